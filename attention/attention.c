@@ -22,9 +22,9 @@ uint64_t lf_attn_workspace_bytes(const struct lf_attn_shape *shape, const struct
 
 static enum lf_status check_shape(const struct lf_attn_shape *s, struct lf_err *err)
 {
-    if (s->head_dim < 32 || s->head_dim > LF_HEAD_DIM || s->head_dim % 16 != 0)
-        return lf_fail(err, LF_UNSUPPORTED, "attention: head_dim %d; expected a multiple of 16 from 32 to %d",
-                       s->head_dim, (int)LF_HEAD_DIM);
+    if (s->head_dim < LF_HEAD_DIM_STEP || s->head_dim > LF_HEAD_DIM || s->head_dim % LF_HEAD_DIM_STEP != 0)
+        return lf_fail(err, LF_UNSUPPORTED, "attention: head_dim %d; expected a multiple of %d from %d to %d",
+                       s->head_dim, (int)LF_HEAD_DIM_STEP, (int)LF_HEAD_DIM_STEP, (int)LF_HEAD_DIM);
     if (s->n_kv_heads < 1 || s->n_heads < s->n_kv_heads || s->n_heads % s->n_kv_heads != 0)
         return lf_fail(err, LF_INVALID, "attention: %d query heads are no multiple of %d KV heads", s->n_heads,
                        s->n_kv_heads);

@@ -37,7 +37,7 @@ enum { LF_ATTN_SCHEDULES_N = 16 };
 struct lf_attn_shape {
     int n_heads; /* query heads; a multiple of n_kv_heads */
     int n_kv_heads;
-    int head_dim; /* 32..256, a multiple of 16 */
+    int head_dim; /* a multiple of LF_HEAD_DIM_STEP, at most LF_HEAD_DIM */
     enum lf_dtype kv_dtype;
     int max_tokens;  /* of one step */
     int max_seqs;    /* of one step */

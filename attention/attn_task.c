@@ -12,7 +12,8 @@
 /* Lays a block's arrays out from base on; returns the bytes. With base NULL it only counts. */
 static size_t lay_out(struct lf_attn_block *b, float *base, int head_dim)
 {
-    size_t rows = LF_ATTN_ROWS, d = (size_t)head_dim, used = 0; /* floats; every array is a multiple of 16 */
+    size_t rows = LF_ATTN_ROWS, o_row = lf_attn_o_stride(head_dim);
+    size_t used = 0; /* floats; every array is a multiple of 16 */
     struct {
         float **array;
         size_t n;
@@ -26,9 +27,9 @@ static size_t lay_out(struct lf_attn_block *b, float *base, int head_dim)
         {&b->l, rows},
         {&b->acc_m, rows},
         {&b->acc_l, rows},
-        {&b->o, rows * d},
-        {&b->acc_o, rows * d},
-        {&b->page, LF_KV_BLOCK_TOKENS * d},
+        {&b->o, rows * o_row},
+        {&b->acc_o, rows * o_row},
+        {&b->page, LF_KV_BLOCK_TOKENS * (size_t)head_dim},
     };
     for (size_t i = 0; i < LF_N_ELEMS(parts); i++) {
         if (base) *parts[i].array = base + used;
@@ -50,7 +51,7 @@ static size_t partial_row_floats(int n_rows)
 
 size_t lf_attn_partial_floats(int n_rows, int head_dim)
 {
-    return 2 * partial_row_floats(n_rows) + (size_t)n_rows * (size_t)head_dim;
+    return 2 * partial_row_floats(n_rows) + (size_t)n_rows * lf_attn_o_stride(head_dim);
 }
 
 static void block_init(struct lf_attn_block *b, const struct lf_attn_params *p, const struct lf_attn_rows *rows,
@@ -58,6 +59,7 @@ static void block_init(struct lf_attn_block *b, const struct lf_attn_params *p, 
 {
     lay_out(b, scratch, p->kv->head_dim);
     b->head_dim = p->kv->head_dim;
+    b->o_stride = lf_attn_o_stride(b->head_dim);
     b->kv_dtype = p->kv->dtype;
     b->n_rows = rows->n;
     b->softcap = p->softcap;
@@ -69,7 +71,7 @@ static void split_init(struct lf_attn_block *b)
 {
     for (int r = 0; r < LF_ATTN_ROWS && r < (b->n_rows + 15) / 16 * 16; r++) b->m[r] = -INFINITY;
     memset(b->lanes, 0, (size_t)b->n_rows * LF_ATTN_LANES * sizeof(float));
-    memset(b->o, 0, (size_t)b->n_rows * (size_t)b->head_dim * sizeof(float));
+    memset(b->o, 0, (size_t)b->n_rows * b->o_stride * sizeof(float));
 }
 
 static void acc_init(struct lf_attn_block *b)
@@ -78,7 +80,7 @@ static void acc_init(struct lf_attn_block *b)
         b->acc_m[r] = -INFINITY;
         b->acc_l[r] = 0.0f;
     }
-    memset(b->acc_o, 0, (size_t)b->n_rows * (size_t)b->head_dim * sizeof(float));
+    memset(b->acc_o, 0, (size_t)b->n_rows * b->o_stride * sizeof(float));
 }
 
 /* The index of a row's query head in [T, n_heads]. */
@@ -218,7 +220,7 @@ static void finish(const struct lf_attn_block *b, const struct lf_attn_params *p
             l = l * factor + exp2f(sink - top);
         }
         factor /= l;
-        const float *o = b->acc_o + (size_t)r * (size_t)d;
+        const float *o = b->acc_o + (size_t)r * b->o_stride;
         float *out = (float *)p->out + idx * (size_t)d;
         for (int i = 0; i < d; i++) out[i] = o[i] * factor + 0.0f; /* + 0: no sign of zero (attn_kernel.h) */
     }

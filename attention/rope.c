@@ -174,7 +174,7 @@ void lf_rope_append_cpu(struct lf_device *dev, const struct lf_rope_append_param
                         int n_seqs)
 {
     struct append_job job = {.p = p, .seqs = seqs, .n_seqs = n_seqs, .rows_fn = choose_rows(lf_device_info(dev)->isa)};
-    LF_ASSERT(p->kv->head_dim <= LF_HEAD_DIM && p->kv->head_dim % 16 == 0);
+    LF_ASSERT(p->kv->head_dim <= LF_HEAD_DIM && p->kv->head_dim % LF_HEAD_DIM_STEP == 0);
     for (int i = 0; i < n_seqs; i++) job.n_tokens = LF_MAX(job.n_tokens, seqs[i].first_token + seqs[i].n_tokens);
     int n_tasks = job.n_tokens / LF_ROPE_RUN + (job.n_tokens % LF_ROPE_RUN != 0);
     lf_threads_run(lf_device_threads(dev), n_tasks, append_task, &job);

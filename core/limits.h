@@ -132,7 +132,8 @@ enum {
     LF_CONTEXT_TOKENS = 16 * 1024 * 1024,
     LF_LAYERS_N = 1024,
     LF_HEADS_N = 1024,
-    LF_HEAD_DIM = 256,
+    LF_HEAD_DIM = 512,
+    LF_HEAD_DIM_STEP = 8, /* head_dim is a multiple of it */
     LF_VOCAB_N = 4 * 1024 * 1024,
     LF_HIDDEN_N = 1024 * 1024,
     LF_EXPERTS_N = 1024,         /* of a layer */

@@ -22,9 +22,6 @@
 #include "model/config.h"
 #include "model/foreign.h"
 
-/* What the attention kernels take. */
-enum { HEAD_DIM_MIN = 32, HEAD_DIM_STEP = 16 };
-
 enum { DEFAULT_MAX_WINDOW_LAYERS = 28, DTYPE_NAME_BYTES = 24, FAMILY_NAMES_BYTES = 280 };
 
 #define DEFAULT_ROPE_THETA 10000.0
@@ -189,9 +186,9 @@ static enum lf_status read_sizes(struct lf_hparams *hp, const struct lf_arch *fa
         }
         hp->head_dim = hp->hidden / hp->n_heads;
     }
-    if (hp->head_dim % HEAD_DIM_STEP != 0 || hp->head_dim < HEAD_DIM_MIN || hp->head_dim > LF_HEAD_DIM) {
-        return lf_fail(err, LF_UNSUPPORTED, "head_dim %d is not implemented (multiples of %d from %d to %d are)",
-                       hp->head_dim, HEAD_DIM_STEP, HEAD_DIM_MIN, LF_HEAD_DIM);
+    if (hp->head_dim % LF_HEAD_DIM_STEP != 0 || hp->head_dim > LF_HEAD_DIM) {
+        return lf_fail(err, LF_UNSUPPORTED, "head_dim %d is not implemented (multiples of %d up to %d are)",
+                       hp->head_dim, LF_HEAD_DIM_STEP, LF_HEAD_DIM);
     }
     double eps = 0;
     LF_TRY(lf_config_number(root, "rms_norm_eps", 1e-30, 1.0, &eps, err));

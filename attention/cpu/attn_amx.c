@@ -7,8 +7,9 @@
  * channels of 32 apart, then together), so the bits differ from there but not with the rows beside a row.
  *
  * A multiplication by P = 0 cannot be left out here, so the keys of a page at and past a group's last one are replaced
- * with zeros in a copy. Channels come in 32; a head_dim of an odd number of 16 ends in a half step with its own tile
- * shapes. The operating system must have granted the tile registers to the process (device/ asks at open). */
+ * with zeros in a copy. Channels come in 32; what a head_dim has more is a last step of the scores with its own tile
+ * shapes. Output channels come in 16; a last 8 are copied into rows of 16. The operating system must have granted the
+ * tile registers to the process (device/ asks at open). */
 #include "attention/cpu/attn_bf16.h"
 
 #include <string.h>
@@ -20,7 +21,7 @@ enum {
     PAGE_STEPS = LF_KV_BLOCK_TOKENS / STEP
 };
 
-/* Tile registers: 0 to 3 accumulators, 4 A, 5 B, 6 and 7 A and B of half a step. */
+/* Tile registers: 0 to 3 accumulators, 4 A, 5 B, 6 and 7 A and B of the last channels, where they are no 32. */
 struct tile_config {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
@@ -29,16 +30,18 @@ struct tile_config {
 
 static void begin(const struct lf_attn_block *b)
 {
-    (void)b;
     _Alignas(64) struct tile_config c;
+    int rest = b->head_dim % STEP;
     memset(&c, 0, sizeof(c));
     c.palette = 1;
     for (int i = 0; i < 8; i++) {
         c.rows[i] = ROWS;
         c.row_bytes[i] = TILE_ROW;
     }
-    c.row_bytes[6] = TILE_ROW / 2;
-    c.rows[7] = ROWS / 2;
+    if (rest > 0) {
+        c.row_bytes[6] = (uint16_t)(rest * 2);
+        c.rows[7] = (uint8_t)(rest / 2);
+    }
     _tile_loadconfig(&c);
 }
 
@@ -106,15 +109,32 @@ static const void *page_prefix(struct lf_attn_block *b, const void *page, int en
     return dst;
 }
 
-/* One page's keys from .. to - 1, in whole steps, into accumulators 0 .. n_vecs - 1: channels offset and on. */
-static void add_page(const struct lf_attn_block *b, int row0, const void *page, int first, int from, int to, int offset,
-                     int n_vecs)
+/* The last 8 channels of a V page as rows of 16: of the first `end` keys, zeros beside and after them. */
+static void copy_last_channels(uint32_t (*dst)[VEC], const void *page, int head_dim, int end)
 {
-    int v_row = b->head_dim * 4;
+    memset(dst, 0, sizeof(*dst) * LF_KV_BLOCK_TOKENS / 2);
+    for (int pair = 0; 2 * pair < end; pair++) {
+        const uint32_t *src = (const uint32_t *)page + (size_t)(pair + 1) * (size_t)head_dim - VEC / 2;
+        for (int i = 0; i < VEC / 2; i++) dst[pair][i] = 2 * pair + 1 < end ? src[i] : src[i] & 0xffff;
+    }
+}
+
+/* Channels `first` and on of a tile's V pages: rows of pairs, v_row bytes apart. */
+struct channels {
+    const void *pages[LF_ATTN_TILE_PAGES];
+    int v_row, first;
+};
+
+/* A page's keys from .. to - 1, in whole steps, into accumulators 0 .. n_vecs - 1: channels offset and on. */
+static void add_page(const struct lf_attn_block *b, int row0, const struct channels *c, int page, int from, int to,
+                     int offset, int n_vecs)
+{
+    int v_row = c->v_row;
     for (int step = from / STEP; step * STEP < to; step++) {
-        const char *v = (const char *)page + (size_t)(step * ROWS) * (size_t)v_row + (size_t)offset * 4;
+        const char *v = (const char *)c->pages[page] + step * ROWS * v_row + (offset - c->first) * 4;
         /* P: bf16 in the first half of each row of b->s. */
-        const char *p = (const char *)(b->s + (size_t)row0 * LF_ATTN_TILE) + (first + step * STEP) * 2;
+        const char *p =
+            (const char *)(b->s + (size_t)row0 * LF_ATTN_TILE) + (page * LF_KV_BLOCK_TOKENS + step * STEP) * 2;
         _tile_loadd(4, p, LF_ATTN_TILE * 4);
         _tile_loadd(5, v, v_row);
         _tile_dpbf16ps(0, 4, 5);
@@ -139,7 +159,7 @@ static void add_sums(struct lf_attn_block *b, int row0, int n, int offset, int n
     _tile_stored(2, sums[0] + 2 * VEC, sizeof(sums[0]));
     _tile_stored(3, sums[0] + 3 * VEC, sizeof(sums[0]));
     for (int r = 0; r < n; r++) {
-        float *o = b->o + (size_t)(row0 + r) * (size_t)b->head_dim + offset;
+        float *o = b->o + (size_t)(row0 + r) * b->o_stride + (size_t)offset;
         __m512 alpha = _mm512_set1_ps(b->alpha[row0 + r]);
         for (int v = 0; v < n_vecs; v++)
             _mm512_store_ps(o + v * VEC,
@@ -147,26 +167,46 @@ static void add_sums(struct lf_attn_block *b, int row0, int n, int offset, int n
     }
 }
 
+/* o of n_vecs vectors of channels from offset on, over the tile's keys lo .. hi - 1. */
+static void output_channels(struct lf_attn_block *b, const struct channels *c, int row0, int n, int lo, int hi,
+                            int offset, int n_vecs)
+{
+    zero_accumulators();
+    for (int page = lo / LF_KV_BLOCK_TOKENS; page * LF_KV_BLOCK_TOKENS < hi; page++) {
+        int first = page * LF_KV_BLOCK_TOKENS;
+        int from = lo > first ? lo - first : 0;
+        int to = hi - first < LF_KV_BLOCK_TOKENS ? hi - first : LF_KV_BLOCK_TOKENS;
+        add_page(b, row0, c, page, from, to, offset, n_vecs);
+    }
+    add_sums(b, row0, n, offset, n_vecs);
+}
+
+static void output_last(struct lf_attn_block *b, const struct lf_attn_tile *t, int row0, int n, int lo, int hi)
+{
+    _Alignas(64) uint32_t last[LF_ATTN_TILE_PAGES][LF_KV_BLOCK_TOKENS / 2][VEC];
+    struct channels c = {.pages = {last[0], last[1]}, .v_row = TILE_ROW, .first = b->head_dim / VEC * VEC};
+    for (int page = lo / LF_KV_BLOCK_TOKENS; page * LF_KV_BLOCK_TOKENS < hi; page++) {
+        int end = hi - page * LF_KV_BLOCK_TOKENS;
+        copy_last_channels(last[page], t->v[page], b->head_dim, end < LF_KV_BLOCK_TOKENS ? end : LF_KV_BLOCK_TOKENS);
+    }
+    output_channels(b, &c, row0, n, lo, hi, c.first, 1);
+}
+
 static void output(struct lf_attn_block *b, const struct lf_attn_tile *t, int row0, int n, int lo, int hi, bool fetch)
 {
-    const void *pages[LF_ATTN_TILE_PAGES] = {t->v[0], t->v[1]};
+    struct channels c = {.pages = {t->v[0], t->v[1]}, .v_row = b->head_dim * 4};
+    int whole = b->head_dim / VEC * VEC;
     for (int page = 0; page < LF_ATTN_TILE_PAGES; page++) {
         int end = hi - page * LF_KV_BLOCK_TOKENS;
-        if (end > 0 && end < LF_KV_BLOCK_TOKENS) pages[page] = page_prefix(b, t->v[page], end);
+        if (end > 0 && end < LF_KV_BLOCK_TOKENS) c.pages[page] = page_prefix(b, t->v[page], end);
         for (int i = 0; fetch && t->v_ahead[page] && i < 2 * b->head_dim; i++)
             fetch_ahead(1, (const float *)t->v_ahead[page] + i * VEC);
     }
-    for (int offset = 0; offset < b->head_dim; offset += 4 * VEC) {
-        int n_vecs = b->head_dim - offset < 4 * VEC ? (b->head_dim - offset) / VEC : 4;
-        zero_accumulators();
-        for (int page = lo / LF_KV_BLOCK_TOKENS; page * LF_KV_BLOCK_TOKENS < hi; page++) {
-            int first = page * LF_KV_BLOCK_TOKENS;
-            int from = lo > first ? lo - first : 0;
-            int to = hi - first < LF_KV_BLOCK_TOKENS ? hi - first : LF_KV_BLOCK_TOKENS;
-            add_page(b, row0, pages[page], first, from, to, offset, n_vecs);
-        }
-        add_sums(b, row0, n, offset, n_vecs);
+    for (int offset = 0; offset < whole; offset += 4 * VEC) {
+        int n_vecs = whole - offset < 4 * VEC ? (whole - offset) / VEC : 4;
+        output_channels(b, &c, row0, n, lo, hi, offset, n_vecs);
     }
+    if (whole < b->head_dim) output_last(b, t, row0, n, lo, hi);
 }
 
 const struct lf_attn_kernel lf_attn_kernel_amx = {.name = "amx",

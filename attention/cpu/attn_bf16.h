@@ -9,7 +9,9 @@
 static void pack_queries(struct lf_attn_block *b, int row_idx, const float *q)
 {
     float *dst = b->q + (size_t)row_idx * LF_ATTN_Q_STRIDE;
-    for (int i = 0; i < b->head_dim; i += VEC) vec_store_bf16(dst + i / 2, vec_loadu(q + i));
+    int i = 0;
+    for (; i + VEC <= b->head_dim; i += VEC) vec_store_bf16(dst + i / 2, vec_loadu(q + i));
+    if (i < b->head_dim) vec_store_bf16(dst + i / 2, vec_load_first(q + i, b->head_dim - i));
 }
 
 /* Scores to P, rounded to bf16 and packed in order of keys into the first half of the row's scores, behind where

@@ -78,7 +78,7 @@ static void output(struct lf_attn_block *b, const struct lf_attn_tile *t, int ro
 {
     (void)fetch;
     for (int r = row0; r < row0 + n; r++) {
-        float *o = b->o + (size_t)r * (size_t)b->head_dim;
+        float *o = b->o + (size_t)r * b->o_stride;
         const float *p = b->s + (size_t)r * LF_ATTN_TILE;
         for (int i = 0; i < b->head_dim; i++) o[i] *= b->alpha[r];
         for (int j = lo; j < hi; j++) add_key(b, t->v[j / LF_KV_BLOCK_TOKENS], j % LF_KV_BLOCK_TOKENS, p[j], o);
@@ -97,8 +97,8 @@ static void combine(struct lf_attn_block *b)
         float m = fmaxf(b->acc_m[r], b->m[r]);
         if (b->m[r] == -INFINITY) continue;
         float alpha = exp2f(b->acc_m[r] - m), beta = exp2f(b->m[r] - m);
-        float *acc = b->acc_o + (size_t)r * (size_t)d;
-        const float *o = b->o + (size_t)r * (size_t)d;
+        float *acc = b->acc_o + (size_t)r * b->o_stride;
+        const float *o = b->o + (size_t)r * b->o_stride;
         b->acc_m[r] = m;
         b->acc_l[r] = b->acc_l[r] * alpha + b->l[r] * beta;
         for (int i = 0; i < d; i++) acc[i] = acc[i] * alpha + o[i] * beta;

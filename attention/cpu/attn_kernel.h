@@ -33,9 +33,16 @@ enum {
     LF_ATTN_LANES = 16                   /* partial sums of P a row may keep */
 };
 
+/* Floats from one row of outputs to the next: whole vectors of every width. What is behind head_dim is anybody's. */
+static inline size_t lf_attn_o_stride(int head_dim)
+{
+    return (size_t)(head_dim + 15) / 16 * 16;
+}
+
 /* A block of query rows of one KV head. Every array is aligned to 64 bytes. */
 struct lf_attn_block {
     int head_dim;
+    size_t o_stride; /* lf_attn_o_stride(head_dim) */
     enum lf_dtype kv_dtype;
     int n_rows;        /* 1..LF_ATTN_ROWS */
     float softcap;     /* 0: none */
@@ -48,7 +55,7 @@ struct lf_attn_block {
     float *beta;       /* [LF_ATTN_ROWS] */
     float *page;       /* [LF_KV_BLOCK_TOKENS][head_dim] for an implementation's own use */
     /* the split being computed: maximum in log2 units, Σ P, Σ P · v */
-    float *m, *l, *o;             /* [LF_ATTN_ROWS], [LF_ATTN_ROWS], [n_rows][head_dim] */
+    float *m, *l, *o;             /* [LF_ATTN_ROWS], [LF_ATTN_ROWS], [n_rows][o_stride] */
     float *acc_m, *acc_l, *acc_o; /* the splits before it, combined */
 };
 

@@ -5,7 +5,7 @@
  * of q, a P) is broadcast to it:
  *
  *     scores:  acc[6 rows][STRIP_VECS vectors of keys]      += q[row][channel] · k[channel][keys]
- *     output:  acc[6 rows][2 to STRIP_VECS of channels]     += p[row][key] · v[key][channels]
+ *     output:  acc[6 rows][up to STRIP_VECS of channels]    += p[row][key] · v[key][channels]
  *
  * STRIP_VECS fills the registers: 6 × 4 accumulators, 4 loads, a broadcast in 32, where all 64 keys of a page are one
  * strip of AVX-512; 6 × 2 accumulators in 16. What bounds it is the FMA unit. Fewer rows at the end of a block are the
@@ -25,10 +25,11 @@ enum pages {
 };
 
 /* Columns of a page's rows, width floats (or pairs) from one row to the next, and the same of the page that is to be
- * prefetched meanwhile, or NULL. */
+ * prefetched meanwhile, or NULL. half: of the only vector the first half are columns, behind which a page may end. */
 struct columns {
     const float *page, *ahead;
     size_t width;
+    bool half;
 };
 
 /* n_vecs vectors of the first or the second row of a pair. */
@@ -36,11 +37,13 @@ LF_KERNEL void load_row(enum pages kind, int n_vecs, const struct columns *c, in
 {
     size_t at = (size_t)pair * (kind == PAGES_F32 ? 2 * c->width : c->width);
     if (kind == PAGES_F32 && second) at += c->width;
-    if (c->ahead && (kind == PAGES_F32 || !second)) fetch_ahead(n_vecs * VEC / LINE_FLOATS, c->ahead + at);
+    if (c->ahead && (kind == PAGES_F32 || !second))
+        fetch_ahead((n_vecs * VEC + LINE_FLOATS - 1) / LINE_FLOATS, c->ahead + at);
     LF_UNROLL
     for (int v = 0; v < n_vecs; v++) {
         const float *from = c->page + at + v * VEC;
-        x[v] = kind != PAGES_BF16 ? vec_load(from) : second ? vec_load_odd(from) : vec_load_even(from);
+        x[v] = c->half ? vec_load_first(from, VEC / 2) : vec_loadu(from);
+        if (kind == PAGES_BF16) x[v] = second ? vec_widen_odd(x[v]) : vec_widen_even(x[v]);
     }
 }
 
@@ -96,7 +99,7 @@ LF_KERNEL void scores_page(int n, enum pages kind, const float *q, const float *
 {
     int per_pair = kind == PAGES_BF16_DOT ? 1 : 2;
     for (int at = 0; at < LF_KV_BLOCK_TOKENS; at += STRIP_VECS * VEC) {
-        struct columns k = {page + at, ahead ? ahead + at : NULL, LF_KV_BLOCK_TOKENS};
+        struct columns k = {page + at, ahead ? ahead + at : NULL, LF_KV_BLOCK_TOKENS, false};
         vec acc[LF_ATTN_GROUP][STRIP_VECS];
         LF_UNROLL
         for (int r = 0; r < n; r++) {
@@ -117,62 +120,70 @@ LF_KERNEL void scores_page(int n, enum pages kind, const float *q, const float *
 struct output_args {
     const struct lf_attn_tile *t;
     const float *p; /* [n][LF_ATTN_TILE], of pairs of bf16 in the first half of each row */
-    float *o;       /* [n][d] */
+    float *o;       /* [n][o_stride] */
     const float *alpha;
     int d, offset;
+    size_t o_stride;
     int lo, hi;
     bool fetch; /* the pages that come next */
 };
 
-LF_KERNEL void output_strip(int n, int n_vecs, enum pages kind, const struct output_args *a)
+LF_KERNEL void output_strip(int n, int n_vecs, bool half, enum pages kind, const struct output_args *a)
 {
     vec acc[LF_ATTN_GROUP][STRIP_VECS];
     int per_pair = kind == PAGES_BF16_DOT ? 1 : 2;
-    size_t d = (size_t)a->d;
+    size_t d = (size_t)a->d, o_stride = a->o_stride;
     float *o = a->o + a->offset;
     LF_UNROLL
     for (int r = 0; r < n; r++) {
         vec alpha = vec_set(a->alpha[r]);
         LF_UNROLL
-        for (int v = 0; v < n_vecs; v++) acc[r][v] = vec_mul(alpha, vec_load(o + (size_t)r * d + v * VEC));
+        for (int v = 0; v < n_vecs; v++) acc[r][v] = vec_mul(alpha, vec_load(o + (size_t)r * o_stride + v * VEC));
     }
     for (int page = a->lo / LF_KV_BLOCK_TOKENS; page * LF_KV_BLOCK_TOKENS < a->hi; page++) {
         int first = page * LF_KV_BLOCK_TOKENS;
         int pair = (a->lo > first ? a->lo - first : 0) / 2; /* P of the key before an odd first one is 0 */
         int end = a->hi - first < LF_KV_BLOCK_TOKENS ? a->hi - first : LF_KV_BLOCK_TOKENS;
         const float *p = a->p + first / 2 * per_pair, *ahead = a->fetch ? a->t->v_ahead[page] : NULL;
-        struct columns v = {(const float *)a->t->v[page] + a->offset, ahead ? ahead + a->offset : NULL, d};
+        struct columns v = {(const float *)a->t->v[page] + a->offset, ahead ? ahead + a->offset : NULL, d, half};
         for (; pair < end / 2; pair++) add_pair(kind, n, n_vecs, acc, p + pair * per_pair, LF_ATTN_TILE, &v, pair);
         if (end % 2) add_first(kind, n, n_vecs, acc, p + pair * per_pair, LF_ATTN_TILE, &v, pair);
     }
     LF_UNROLL
     for (int r = 0; r < n; r++) {
         LF_UNROLL
-        for (int v = 0; v < n_vecs; v++) vec_store(o + (size_t)r * d + v * VEC, acc[r][v]);
+        for (int v = 0; v < n_vecs; v++) vec_store(o + (size_t)r * o_stride + v * VEC, acc[r][v]);
     }
 }
 
+/* n_vecs vectors, or half a one where it is 0. */
 LF_KERNEL void output_vecs(int n, int n_vecs, enum pages kind, const struct output_args *a)
 {
-    if (STRIP_VECS == 2 || n_vecs == 2)
-        output_strip(n, 2, kind, a);
+    if ((int)VEC > (int)LF_HEAD_DIM_STEP && n_vecs == 0)
+        output_strip(n, 1, true, kind, a);
+    else if (n_vecs == 1)
+        output_strip(n, 1, false, kind, a);
+    else if (STRIP_VECS == 2 || n_vecs == 2)
+        output_strip(n, 2, false, kind, a);
     else if (n_vecs == 3)
-        output_strip(n, 3, kind, a);
+        output_strip(n, 3, false, kind, a);
     else
-        output_strip(n, 4, kind, a);
+        output_strip(n, 4, false, kind, a);
 }
 
-/* All channels of a group in strips of 2 to STRIP_VECS vectors, as equal as they come: 80 channels of AVX-512 are 2 + 3
- * vectors. strip(n, n_vecs, args) is output_vecs for one kind of pages. */
+/* All channels of a group in strips of up to STRIP_VECS vectors, as equal as they come: 80 channels of AVX-512 are
+ * 2 + 3 vectors. An odd number of 8 ends in half a vector of AVX-512. strip(n, n_vecs, args) is output_vecs for one
+ * kind of pages. */
 LF_KERNEL void output_rows(struct lf_attn_block *b, const struct lf_attn_tile *t, int row0, int n, int lo, int hi,
                            bool fetch, void (*strip)(int n, int n_vecs, const struct output_args *a))
 {
     int n_vecs = b->head_dim / VEC, n_strips = (n_vecs + STRIP_VECS - 1) / STRIP_VECS;
     struct output_args a = {.t = t,
                             .p = b->s + (size_t)row0 * LF_ATTN_TILE,
-                            .o = b->o + (size_t)row0 * (size_t)b->head_dim,
+                            .o = b->o + (size_t)row0 * b->o_stride,
                             .alpha = b->alpha + row0,
                             .d = b->head_dim,
+                            .o_stride = b->o_stride,
                             .lo = lo,
                             .hi = hi,
                             .fetch = fetch};
@@ -181,6 +192,8 @@ LF_KERNEL void output_rows(struct lf_attn_block *b, const struct lf_attn_tile *t
         a.offset = from * VEC;
         strip(n, to - from, &a);
     }
+    a.offset = n_vecs * VEC;
+    if (a.offset < b->head_dim) strip(n, 0, &a);
 }
 
 #endif

@@ -114,7 +114,7 @@ static void close_split(struct lf_attn_block *b)
 /* Combines the block's split with the splits before it. */
 static void combine_split(struct lf_attn_block *b)
 {
-    int d = b->head_dim;
+    size_t d = b->o_stride;
     for (int r = 0; r < b->n_rows; r += VEC) {
         vec m0 = vec_load(b->acc_m + r), m1 = vec_load(b->m + r);
         vec m = vec_max(m0, m1), top = vec_max(m, vec_set(-FLT_MAX));
@@ -127,9 +127,9 @@ static void combine_split(struct lf_attn_block *b)
     }
     for (int r = 0; r < b->n_rows; r++) {
         vec alpha = vec_set(b->alpha[r]), beta = vec_set(b->beta[r]);
-        float *acc = b->acc_o + (size_t)r * (size_t)d;
-        const float *o = b->o + (size_t)r * (size_t)d;
-        for (int i = 0; i < d; i += VEC) {
+        float *acc = b->acc_o + (size_t)r * d;
+        const float *o = b->o + (size_t)r * d;
+        for (size_t i = 0; i < d; i += VEC) {
             vec x = vec_mul(vec_load(acc + i), alpha);
             vec_store(acc + i, vec_fma(vec_load(o + i), beta, x));
         }

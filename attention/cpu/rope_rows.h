@@ -10,12 +10,14 @@
 
 enum { NORM_LANES = 16 };
 
-/* 1 / √(mean x² + eps). Sixteen sums, added in order. */
+/* 1 / √(mean x² + eps). Sixteen sums, added in order; the last half round goes to the first eight. */
 static float norm_factor(const float *x, float eps, int n)
 {
     float lanes[NORM_LANES] = {0};
-    for (int i = 0; i < n; i += NORM_LANES)
+    int whole = n / NORM_LANES * NORM_LANES;
+    for (int i = 0; i < whole; i += NORM_LANES)
         for (int lane = 0; lane < NORM_LANES; lane++) lanes[lane] += x[i + lane] * x[i + lane];
+    for (int i = whole; i < n; i++) lanes[i - whole] += x[i] * x[i];
     float sum = 0.0f;
     for (int lane = 0; lane < NORM_LANES; lane++) sum += lanes[lane];
     return 1.0f / sqrtf(sum / (float)n + eps);

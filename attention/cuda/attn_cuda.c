@@ -75,6 +75,9 @@ static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_s
 static enum lf_status check(const struct lf_attn_shape *shape, const struct lf_device_info *info, struct lf_err *err)
 {
     int group = shape->n_heads / shape->n_kv_heads;
+    if (shape->head_dim < 32 || shape->head_dim > LF_ATTN_CUDA_HEAD_DIM || shape->head_dim % 16 != 0)
+        return lf_fail(err, LF_UNSUPPORTED, "attention on a GPU: head_dim %d; expected a multiple of 16 from 32 to %d",
+                       shape->head_dim, (int)LF_ATTN_CUDA_HEAD_DIM);
     if (shape->kv_dtype != info->act_dtype)
         return lf_fail(err, LF_UNSUPPORTED, "attention on a GPU: KV of type %s with activations of type %s",
                        lf_dtype_name(shape->kv_dtype), lf_dtype_name(info->act_dtype));

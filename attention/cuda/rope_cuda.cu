@@ -16,8 +16,8 @@
 enum {
     WARPS = 4,
     THREADS = WARPS * WARP,
-    HALF_WORDS = LF_HEAD_DIM / 2 / 2 / WARP, /* a lane's share of half a head */
-    REST_WORDS = LF_HEAD_DIM / 2 / WARP
+    HALF_WORDS = LF_ATTN_CUDA_HEAD_DIM / 2 / 2 / WARP, /* a lane's share of half a head */
+    REST_WORDS = LF_ATTN_CUDA_HEAD_DIM / 2 / WARP
 };
 static_assert(HALF_WORDS == 2 && REST_WORDS == 4, "the head comment says so");
 
@@ -152,8 +152,8 @@ template <class T> __global__ void __launch_bounds__(THREADS) rope_append(const 
 
 bool lf_rope_append_cuda_supports(int head_dim, int rotary_dim)
 {
-    return head_dim > 0 && head_dim <= LF_HEAD_DIM && head_dim % 4 == 0 && rotary_dim > 0 && rotary_dim <= head_dim &&
-           rotary_dim % 4 == 0;
+    return head_dim > 0 && head_dim <= LF_ATTN_CUDA_HEAD_DIM && head_dim % 4 == 0 && rotary_dim > 0 &&
+           rotary_dim <= head_dim && rotary_dim % 4 == 0;
 }
 
 int lf_rope_append_cuda_setup(void)

@@ -12,7 +12,8 @@
  *     vec_load_first            n < VEC floats at any address, 0 in the other lanes
  *     vec_store_first           the first n < VEC lanes
  *     vec_load_f16              VEC halves at any address, widened
- *     vec_load_even, _odd       the first, the second halves of VEC pairs of bf16 at an aligned address, widened
+ *     vec_widen_even, _odd      the first, the second halves of VEC pairs of bf16, widened
+ *     vec_load_even, _odd       the same of pairs at an aligned address
  *     vec_fma, _fms, _fnma      a · b + c, a · b − c, c − a · b
  *     vec_max, vec_min          the second operand where one of the two is NaN
  *     vec_round, vec_fraction   the nearest integer; x − ⌊x⌋

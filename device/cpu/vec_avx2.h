@@ -56,14 +56,24 @@ LF_KERNEL vec vec_load_f16(const void *p)
     return _mm256_cvtph_ps(_mm_loadu_si128(p));
 }
 
+LF_KERNEL vec vec_widen_even(vec pairs)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(pairs), 16));
+}
+
+LF_KERNEL vec vec_widen_odd(vec pairs)
+{
+    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_castps_si256(pairs), _mm256_set1_epi32((int)0xffff0000)));
+}
+
 LF_KERNEL vec vec_load_even(const void *p)
 {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_load_si256(p), 16));
+    return vec_widen_even(vec_load(p));
 }
 
 LF_KERNEL vec vec_load_odd(const void *p)
 {
-    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_load_si256(p), _mm256_set1_epi32((int)0xffff0000)));
+    return vec_widen_odd(vec_load(p));
 }
 
 LF_KERNEL vec vec_add(vec a, vec b)

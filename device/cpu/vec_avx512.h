@@ -56,14 +56,24 @@ LF_KERNEL vec vec_load_f16(const void *p)
     return _mm512_cvtph_ps(_mm256_loadu_si256(p));
 }
 
+LF_KERNEL vec vec_widen_even(vec pairs)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), 16));
+}
+
+LF_KERNEL vec vec_widen_odd(vec pairs)
+{
+    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(pairs), _mm512_set1_epi32((int)0xffff0000)));
+}
+
 LF_KERNEL vec vec_load_even(const void *p)
 {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_load_si512(p), 16));
+    return vec_widen_even(vec_load(p));
 }
 
 LF_KERNEL vec vec_load_odd(const void *p)
 {
-    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_load_si512(p), _mm512_set1_epi32((int)0xffff0000)));
+    return vec_widen_odd(vec_load(p));
 }
 
 LF_KERNEL vec vec_add(vec a, vec b)

@@ -284,7 +284,8 @@ static void latency(const struct bench *b, const struct shape *shape, int n_seqs
     workload_deinit(b, &w);
 }
 
-static const struct shape DEMO = {"d64 4/2", 4, 2, 64, 6}, LARGE = {"d128 32/8", 32, 8, 128, 4};
+static const struct shape DEMO = {"d64 4/2", 4, 2, 64, 6}, LARGE = {"d128 32/8", 32, 8, 128, 4},
+                          WIDE = {"d256 16/8", 16, 8, 256, 2};
 static const enum lf_dtype DTYPES[] = {LF_BF16, LF_F32};
 
 static void all_prefill(const struct bench *b)
@@ -293,6 +294,7 @@ static void all_prefill(const struct bench *b)
         for (int len = 512; len <= b->max_len; len *= 2) {
             prefill(b, &DEMO, DTYPES[i], len);
             if (len <= b->max_len / 4) prefill(b, &LARGE, DTYPES[i], len);
+            if (len <= b->max_len / 4) prefill(b, &WIDE, DTYPES[i], len);
         }
 }
 
@@ -302,6 +304,7 @@ static void all_decode(const struct bench *b)
         decode(b, &DEMO, DTYPES[i], 1, 131072 >> i);
         decode(b, &DEMO, DTYPES[i], 16, 8192 >> i);
         decode(b, &LARGE, DTYPES[i], 2, 16384 >> i);
+        decode(b, &WIDE, DTYPES[i], 2, 16384 >> i);
     }
 }
 

@@ -6,7 +6,7 @@
 #include "core/mix.h"
 #include "tests/support/test.h"
 
-enum { CANARY = 64, DENSE_NONE = -1 };
+enum { CANARY = 64, DENSE_NONE = -1, OS_PAGE = 4096 };
 
 struct attn_dense {
     int seq_idx, kv_head;
@@ -127,6 +127,12 @@ static void check_between_canaries(const float *map, size_t n, bool finite, cons
         if (!isfinite(map[CANARY + i])) fail_msg("%s[%zu] = %f", what, i, (double)map[CANARY + i]);
 }
 
+/* The cache ends at a page that nobody may read. */
+static size_t mapped_bytes(const struct attn_data *d)
+{
+    return (d->kv_bytes + OS_PAGE - 1) / OS_PAGE * OS_PAGE + OS_PAGE;
+}
+
 void attn_data_init(struct attn_data *d, struct lf_device *dev, const struct attn_case *c)
 {
     memset(d, 0, sizeof(*d));
@@ -139,8 +145,11 @@ void attn_data_init(struct attn_data *d, struct lf_device *dev, const struct att
     d->kv.block_pages = lf_kv_layers_pages(&d->kv) + c->unused_pages;
     make_tables(d);
     d->kv_bytes = (size_t)d->kv.n_blocks * lf_kv_block_bytes(&d->kv);
-    d->kv.base = mmap(NULL, d->kv_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    assert_true(d->kv.base != MAP_FAILED);
+    size_t mapped = mapped_bytes(d);
+    d->kv_map = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_true(d->kv_map != MAP_FAILED);
+    assert_int_equal(mprotect(d->kv_map + mapped - OS_PAGE, OS_PAGE, PROT_NONE), 0);
+    d->kv.base = d->kv_map + mapped - OS_PAGE - d->kv_bytes;
     for (int i = 0; i < c->n_seqs; i++) {
         for (int b = i > 0 ? c->shared_blocks : 0; b < n_blocks_of(c, i); b++) fill_block(d, i, b);
         d->seqs[i] = (struct lf_kv_seq){
@@ -174,7 +183,7 @@ static void dense_free(struct attn_dense *dense)
 void attn_data_deinit(struct attn_data *d)
 {
     dense_free(d->dense);
-    munmap(d->kv.base, d->kv_bytes);
+    munmap(d->kv_map, mapped_bytes(d));
     for (int i = 0; i < d->c.n_seqs; i++) free(d->tables[i]);
     free(d->q);
     free(d->sinks);

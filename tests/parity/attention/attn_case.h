@@ -33,6 +33,7 @@ struct attn_data {
     struct lf_device *dev;
     struct lf_kv_view kv;
     size_t kv_bytes;
+    char *kv_map; /* the cache, and a page behind it that is no memory */
     int32_t *tables[CASE_SEQS];
     struct lf_kv_seq seqs[CASE_SEQS];
     int n_rows;

@@ -8,7 +8,7 @@
 
 static void amx_matches_float64(void **state)
 {
-    static const int dims[] = {32, 48, 64, 80, 96, 128, 256};
+    static const int dims[] = {32, 48, 64, 80, 96, 128, 256, 8, 24, 40, 72, 136, 192, 264, 512};
     static const int lens[][2] = {{1, 1}, {1, 339}, {3, 799}, {113, 203}, {512, 512}, {700, 2100}};
     for (size_t i = 0; i < sizeof(dims) / sizeof(dims[0]); i++)
         for (size_t k = 0; k < sizeof(lens) / sizeof(lens[0]); k++) {

@@ -4,7 +4,7 @@
 #include "core/check.h"
 #include "tests/support/test.h"
 
-enum { LENGTH = 1200 }; /* two splits and a tail */
+enum { LENGTH = 1200, /* two splits and a tail */ BITS_CASES = 6 };
 
 static bool full; /* --full: 1,000 repeats */
 
@@ -63,8 +63,8 @@ static void check_rows(struct lf_device *dev, const struct attn_case *c, enum lf
 
 static struct attn_case bits_case(int i)
 {
-    static const int dims[] = {64, 80, 128, 48};
-    struct attn_case c = {.head_dim = dims[i % 4],
+    static const int dims[BITS_CASES] = {64, 80, 128, 48, 24, 264};
+    struct attn_case c = {.head_dim = dims[i],
                           .n_heads = i % 2 ? 7 : 4,
                           .n_kv_heads = i % 2 ? 1 : 2,
                           .n_seqs = 1,
@@ -111,7 +111,7 @@ static void check_ways(struct bits_state *s, const struct attn_case *c, enum lf_
 static void a_row_has_the_same_bits_however_it_is_computed(void **state)
 {
     struct bits_state *s = *state;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < BITS_CASES; i++)
         for (int dtype = 0; dtype < 2; dtype++)
             for (int isa = LF_ISA_C; isa <= (int)lf_device_info(s->two)->isa; isa++) {
                 struct attn_case c = bits_case(i);

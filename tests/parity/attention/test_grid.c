@@ -11,6 +11,7 @@ static const int LENGTHS[][2] = {{1, 1},     {1, 128},     {1, 339},     {3, 799
                                  {64, 128},  {113, 203},   {108, 256},   {239, 239},   {256, 512},
                                  {799, 799}, {1023, 1024}, {1024, 1024}, {2048, 3577}, {4224, 4224}};
 static const int DIMS[] = {64, 80, 96, 128, 256, 32};
+static const int ODD_DIMS[] = {8, 16, 24, 40, 72, 136, 192, 200, 264, 512};
 static const int HEADS[][2] = {{2, 2}, {4, 1}, {8, 1}, {7, 1}, {14, 2}, {4, 2}};
 static const int WINDOWS[] = {0, 64, 4096};
 static const float SOFTCAPS[] = {0.0f, 30.0f};
@@ -65,6 +66,23 @@ static void grid_matches_float64(void **state)
         }
 }
 
+/* Vectors, strips and tiles of every width end within these heads, or there are more of them than elsewhere. */
+static void every_head_dim_matches_float64(void **state)
+{
+    size_t turn = 0;
+    for (size_t dim = 0; dim < LF_N_ELEMS(ODD_DIMS); dim++)
+        for (size_t len = 0; len < LF_N_ELEMS(LENGTHS); len++, turn++) {
+            if (LENGTHS[len][0] * LENGTHS[len][1] > (full ? 1200000 : 300000)) continue;
+            struct attn_case c = grid_case(len, 0, turn % 6, turn / 2 % 3, turn % 4 == 3, turn % 2);
+            c.head_dim = ODD_DIMS[dim];
+            c.outliers = false;
+            c.seed += 7000 * (1 + dim);
+            for_each_isa(*state, &c, 48);
+            c.dtype = c.dtype == LF_F32 ? LF_BF16 : LF_F32;
+            for_each_isa(*state, &c, 48);
+        }
+}
+
 static struct attn_case mixed_case(int i)
 {
     struct attn_case c = {.head_dim = i % 2 ? 64 : 128,
@@ -97,8 +115,9 @@ static void mixed_batches_with_shared_and_shuffled_pages(void **state)
 /* Every tail length of a tile, one row and a few: slots past kv_len hold NaN. */
 static void tails_never_touch_unused_slots(void **state)
 {
+    static const int dims[] = {64, 24, 64, 8, 64, 264};
     for (int len = 1; len <= 140; len++) {
-        struct attn_case c = {.head_dim = 64,
+        struct attn_case c = {.head_dim = dims[len % 6],
                               .n_heads = 4,
                               .n_kv_heads = 2,
                               .dtype = len % 2 ? LF_BF16 : LF_F32,
@@ -230,6 +249,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tails_never_touch_unused_slots),
         cmocka_unit_test(grid_matches_float64),
+        cmocka_unit_test(every_head_dim_matches_float64),
         cmocka_unit_test(mixed_batches_with_shared_and_shuffled_pages),
         cmocka_unit_test(long_caches_with_sampled_rows),
         cmocka_unit_test(block_index_above_two_to_the_31_bytes),

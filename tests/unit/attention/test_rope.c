@@ -330,9 +330,11 @@ struct append_case {
 };
 
 static const struct append_case APPEND_CASES[] = {
-    {LF_F32, 64, 64, NO_NORM},   {LF_BF16, 64, 64, NO_NORM},  {LF_BF16, 128, 128, NORM_HEAD},
-    {LF_F32, 80, 80, NORM_HEAD}, {LF_BF16, 96, 24, NO_NORM},  {LF_F32, 128, 64, NORM_HEAD},
-    {LF_F32, 64, 64, NORM_ROW},  {LF_BF16, 80, 40, NORM_ROW},
+    {LF_F32, 64, 64, NO_NORM},      {LF_BF16, 64, 64, NO_NORM},  {LF_BF16, 128, 128, NORM_HEAD},
+    {LF_F32, 80, 80, NORM_HEAD},    {LF_BF16, 96, 24, NO_NORM},  {LF_F32, 128, 64, NORM_HEAD},
+    {LF_F32, 64, 64, NORM_ROW},     {LF_BF16, 80, 40, NORM_ROW}, {LF_F32, 8, 8, NORM_HEAD},
+    {LF_BF16, 24, 24, NORM_ROW},    {LF_BF16, 40, 40, NO_NORM},  {LF_F32, 264, 264, NORM_HEAD},
+    {LF_BF16, 512, 512, NORM_HEAD},
 };
 
 static void append_rotates_norms_and_stores_every_row(void **state)
