@@ -45,6 +45,7 @@ static enum lf_status refuse_foreign_keys(const struct lf_arch *fam, struct lf_j
         {"attn_logit_softcapping", 0, 0},
         {"final_logit_softcapping", 0, 0},
         {"query_pre_attn_scalar", 0, 0},
+        {"use_bidirectional_attention", 0, 0},
         {"attention_multiplier", 0, 0},
         {"embedding_multiplier", 1, 1},
         {"residual_multiplier", 1, 1},
@@ -152,26 +153,43 @@ static enum lf_status read_family(struct lf_json_value root, const struct lf_arc
                    name_families(known, sizeof(known)));
 }
 
-static enum lf_status read_sizes(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
+/* A size from 1 to max, or, where it is missing, the architecture's own. */
+static enum lf_status read_size(struct lf_json_value root, const char *key, int64_t max, int fallback, int *out,
+                                struct lf_err *err)
+{
+    *out = fallback;
+    if (fallback > 0 && lf_json_is_absent(lf_json_get(root, key))) return LF_OK;
+    return lf_config_int(root, key, 1, max, out, err);
+}
+
+static enum lf_status read_heads(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
                                  struct lf_err *err)
 {
-    LF_TRY(lf_config_int(root, "num_hidden_layers", 1, LF_LAYERS_N, &hp->n_layers, err));
-    LF_TRY(lf_config_int(root, "hidden_size", 1, LF_HIDDEN_N, &hp->hidden, err));
-    LF_TRY(lf_config_int(root, "intermediate_size", 1, LF_HIDDEN_N, &hp->intermediate, err));
-    LF_TRY(lf_config_int(root, "vocab_size", 1, LF_VOCAB_N, &hp->n_vocab, err));
-    LF_TRY(lf_config_int(root, "num_attention_heads", 1, LF_HEADS_N, &hp->n_heads, err));
-    LF_TRY(lf_config_int(root, "max_position_embeddings", 1, LF_CONTEXT_TOKENS, &hp->max_positions, err));
+    LF_TRY(read_size(root, "num_attention_heads", LF_HEADS_N, fam->sizes.n_heads, &hp->n_heads, err));
     struct lf_json_value kv = lf_json_get(root, "num_key_value_heads");
-    hp->n_kv_heads = hp->n_heads;
+    hp->n_kv_heads = fam->sizes.n_kv_heads > 0 ? fam->sizes.n_kv_heads : hp->n_heads;
     if (!lf_json_is_absent(kv)) {
         LF_TRY(lf_config_int_of(kv, "num_key_value_heads", 1, LF_HEADS_N, &hp->n_kv_heads, err));
-    } else if (lf_json_type(kv) == LF_JSON_NONE && !fam->as_many_kv_heads) {
+    } else if (lf_json_type(kv) == LF_JSON_NONE && !fam->as_many_kv_heads && fam->sizes.n_kv_heads == 0) {
         return lf_fail(err, LF_CORRUPT, "num_key_value_heads is missing");
     }
     if (hp->n_heads % hp->n_kv_heads != 0) {
         return lf_fail(err, LF_CORRUPT, "num_attention_heads %d is no multiple of num_key_value_heads %d", hp->n_heads,
                        hp->n_kv_heads);
     }
+    return LF_OK;
+}
+
+static enum lf_status read_sizes(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
+                                 struct lf_err *err)
+{
+    const struct lf_arch_sizes *s = &fam->sizes;
+    LF_TRY(read_size(root, "num_hidden_layers", LF_LAYERS_N, s->n_layers, &hp->n_layers, err));
+    LF_TRY(read_size(root, "hidden_size", LF_HIDDEN_N, s->hidden, &hp->hidden, err));
+    LF_TRY(read_size(root, "intermediate_size", LF_HIDDEN_N, s->intermediate, &hp->intermediate, err));
+    LF_TRY(read_size(root, "vocab_size", LF_VOCAB_N, s->n_vocab, &hp->n_vocab, err));
+    LF_TRY(read_size(root, "max_position_embeddings", LF_CONTEXT_TOKENS, s->max_positions, &hp->max_positions, err));
+    LF_TRY(read_heads(hp, fam, root, err));
     struct lf_json_value dim = lf_json_get(root, "head_dim");
     if (!lf_json_is_absent(dim)) {
         LF_TRY(lf_config_int_of(dim, "head_dim", 1, INT32_MAX, &hp->head_dim, err));
@@ -190,8 +208,10 @@ static enum lf_status read_sizes(struct lf_hparams *hp, const struct lf_arch *fa
         return lf_fail(err, LF_UNSUPPORTED, "head_dim %d is not implemented (multiples of %d up to %d are)",
                        hp->head_dim, LF_HEAD_DIM_STEP, LF_HEAD_DIM);
     }
-    double eps = 0;
-    LF_TRY(lf_config_number(root, "rms_norm_eps", 1e-30, 1.0, &eps, err));
+    double eps = s->norm_eps;
+    bool found;
+    LF_TRY(lf_config_number_or(root, "rms_norm_eps", 1e-30, 1.0, &eps, &found, err));
+    if (!found && eps == 0) return lf_fail(err, LF_CORRUPT, "rms_norm_eps is missing");
     hp->norm_eps = (float)eps;
     return LF_OK;
 }
@@ -217,16 +237,26 @@ static enum lf_status read_common(struct lf_hparams *hp, struct lf_json_value ro
     return LF_OK;
 }
 
+/* The activation, which some files call hidden_activation, is the one that the architecture has. */
+static enum lf_status check_activation(const struct lf_arch *fam, struct lf_json_value root, struct lf_err *err)
+{
+    static const char *const keys[] = {"hidden_act", "hidden_activation"};
+    const char *only = fam->activation ? fam->activation : "silu";
+    for (size_t i = 0; i < LF_N_ELEMS(keys); i++) {
+        struct lf_json_value act = lf_json_get(root, keys[i]);
+        struct lf_str raw = lf_json_raw(act);
+        if (lf_json_is_absent(act) || lf_json_string_is(act, only)) continue;
+        return lf_fail(err, LF_UNSUPPORTED, "%s \"%.*s\" is not implemented (\"%s\" is)", keys[i],
+                       (int)LF_MIN(raw.len, (size_t)64), raw.ptr, only);
+    }
+    return LF_OK;
+}
+
 /* Biases, activation, and what is common. */
 static enum lf_status read_switches(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
                                     struct lf_err *err)
 {
-    struct lf_json_value act = lf_json_get(root, "hidden_act");
-    struct lf_str raw = lf_json_raw(act);
-    if (!lf_json_is_absent(act) && !lf_json_string_is(act, "silu")) {
-        return lf_fail(err, LF_UNSUPPORTED, "hidden_act \"%.*s\" is not implemented (\"silu\" is)",
-                       (int)LF_MIN(raw.len, (size_t)64), raw.ptr);
-    }
+    LF_TRY(check_activation(fam, root, err));
     bool attention_bias = false, mlp_bias = false;
     LF_TRY(lf_config_bool_or(root, "attention_bias", &attention_bias, err));
     LF_TRY(lf_config_bool_or(root, "mlp_bias", &mlp_bias, err));
@@ -277,7 +307,7 @@ static enum lf_status read_windows(struct lf_hparams *hp, const struct lf_arch *
                                    struct lf_err *err)
 {
     struct lf_json_value value = lf_json_get(root, "sliding_window"), types = lf_json_get(root, "layer_types");
-    int window = 0, first = 0;
+    int window = 0, first = 0, interval = fam->full_every;
     bool use = false;
     LF_TRY(lf_config_bool_or(root, "use_sliding_window", &use, err));
     if (lf_json_type(value) == LF_JSON_NONE) {
@@ -299,10 +329,14 @@ static enum lf_status read_windows(struct lf_hparams *hp, const struct lf_arch *
         }
         window = 0;
     }
+    if (interval > 0 && !lf_json_is_absent(lf_json_get(root, "sliding_window_pattern")))
+        LF_TRY(lf_config_int(root, "sliding_window_pattern", 1, INT32_MAX, &interval, err));
     for (int i = 0; i < hp->n_layers; i++) {
-        bool is_full = i < first || (fam->full_every > 0 && (i + 1) % fam->full_every == 0);
+        bool is_full = i < first || (interval > 0 && (i + 1) % interval == 0);
         hp->layers[i].window = is_full ? 0 : window;
     }
+    if (interval > 1 && window == 0 && lf_json_is_absent(types))
+        return lf_fail(err, LF_CORRUPT, "sliding_window is null, but %s has layers with windows", fam->name);
     if (lf_json_is_absent(types)) return LF_OK;
     if (lf_json_type(types) != LF_JSON_ARRAY) return lf_config_wrong_type(types, "layer_types", "an array", err);
     if (fam->use_sliding_window || fam->full_every > 0) return read_layer_types(hp, types, window, err);
@@ -559,7 +593,7 @@ static enum lf_status read_rope_opts(struct lf_hparams *hp, const struct lf_arch
         LF_TRY(read_original_positions(root, rope, hp->max_positions, &r->original_max_positions, err));
         LF_TRY(read_yarn(r, rope, err));
         *positions = r->original_max_positions * r->factor;
-    } else {
+    } else if (!fam->stretched) {
         *positions *= r->factor; /* the key counts positions before they are divided */
     }
     return LF_OK;

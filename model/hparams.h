@@ -45,6 +45,7 @@ struct lf_hparams {
     int max_positions; /* the context the model was made for, scaling included */
     float norm_eps;
     float attn_scale; /* of scores; 0: head_dim^-½ */
+    float softcap;    /* of logits; 0: none */
     struct lf_multipliers multipliers;
     struct lf_q_scale q_scale;
     bool tied; /* lm_head is the embedding */

@@ -9,6 +9,12 @@
 #include "model/hparams.h"
 #include "model/recorder.h"
 
+/* What transformers takes where a key is missing. 0: it must be there. */
+struct lf_arch_sizes {
+    int n_layers, hidden, intermediate, n_vocab, n_heads, n_kv_heads, max_positions;
+    double norm_eps;
+};
+
 /* What an architecture has whether config.json says so or not, which keys it listens to, and its forward pass. */
 struct lf_arch {
     const char *name, *model_type; /* in config.json: architectures, model_type */
@@ -19,6 +25,7 @@ struct lf_arch {
     bool attention_bias; /* the key counts, for q, k, v and o */
     bool mlp_bias;       /* the key counts */
     bool qk_norm;
+    bool norm_plus_1;        /* norms multiply by 1 + w */
     bool stacked;            /* q, k and v are one tensor of the files, and so are gate and up */
     bool stacked_gate_up;    /* gate and up alone are */
     bool own_code;           /* its repositories carry (auto_map) a copy of the code that transformers has for it */
@@ -26,7 +33,8 @@ struct lf_arch {
     bool use_sliding_window; /* sliding_window counts only where this key is true, from layer max_window_layers on */
     bool sliding_window;     /* sliding_window counts for every layer */
     int default_window;      /* where sliding_window is missing, but would count */
-    /* layer_types says which layers have the window; where it is missing each so many-th has not. 0: all are alike. */
+    /* layer_types says which layers have the window; where it is missing each so many-th has not, or as
+     * sliding_window_pattern has it. 0: all are alike. */
     int full_every;
     double rope_theta;            /* default; 0: 10,000 */
     double partial_rotary_factor; /* default; 0: 1 */
@@ -36,8 +44,11 @@ struct lf_arch {
     bool rope_by_type;
     const char *local_theta_key; /* beside rope_theta: that of layers with a window; NULL: rope_theta is */
     double local_theta;          /* default of that key */
+    bool stretched;              /* max_position_embeddings is what linear scaling has stretched already */
     int head_dim;                /* default; 0: hidden_size / num_attention_heads */
     bool as_many_kv_heads;       /* as heads, where num_key_value_heads is missing */
+    struct lf_arch_sizes sizes;  /* defaults */
+    const char *activation;      /* the only one, by its name in transformers; NULL: silu */
     /* What it reads beyond that, when the rest has been read; NULL: nothing. reads: those of its keys, and of its
      * parameters of RoPE, that change a result where nobody reads them, NULL behind the last. */
     enum lf_status (*read)(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err);
@@ -53,9 +64,9 @@ void lf_llama_record(struct lf_recorder *r);
 void lf_llama_record_with(struct lf_recorder *r, lf_record_mlp *mlp);
 int lf_llama_mlp(struct lf_recorder *r, int layer, int x);
 
-extern const struct lf_arch lf_arch_glm4, lf_arch_granite, lf_arch_llama, lf_arch_ministral3,
-    lf_arch_mistral3_ministral3, lf_arch_mistral, lf_arch_mistral3, lf_arch_mixtral, lf_arch_olmo2, lf_arch_olmo3,
-    lf_arch_phi3, lf_arch_qwen2, lf_arch_qwen3, lf_arch_qwen3_moe, lf_arch_smollm3;
+extern const struct lf_arch lf_arch_gemma3, lf_arch_gemma3_text, lf_arch_glm4, lf_arch_granite, lf_arch_llama,
+    lf_arch_ministral3, lf_arch_mistral3_ministral3, lf_arch_mistral, lf_arch_mistral3, lf_arch_mixtral, lf_arch_olmo2,
+    lf_arch_olmo3, lf_arch_phi3, lf_arch_qwen2, lf_arch_qwen3, lf_arch_qwen3_moe, lf_arch_smollm3;
 
 /* All of them, NULL behind the last. */
 extern const struct lf_arch *const lf_archs[];

@@ -83,7 +83,7 @@ struct lf_decoder_ends lf_decoder_ends(struct lf_recorder *r)
     struct lf_linear_opts head = {
         .parts = {{.pattern = "lm_head", .n_rows = hp->n_vocab}}, .n_in = hp->hidden, .shard = LF_SHARD_ROWS};
     struct lf_decoder_ends ends = {.table = lf_rec_linear(r, -1, &table), .head = lf_rec_linear(r, -1, &head)};
-    ends.norm = lf_rec_vector(r, -1, "model.norm", hp->hidden);
+    ends.norm = lf_rec_vector_plus(r, -1, "model.norm", hp->hidden, hp->arch->norm_plus_1 ? 1 : 0);
     if (hp->tied) lf_rec_tie(r, ends.head, ends.table);
     return ends;
 }

@@ -252,12 +252,16 @@ def write_safetensors(path, tensors, dtype):
             f.write(a.tobytes())
 
 
-def write_model(folder, c, stored, n_shards):
-    os.makedirs(folder, exist_ok=True)
-    dtype = ENCODE[c["torch_dtype"]][0]
+def write_config(folder, c):
     with open(folder + "/config.json", "w") as f:
         json.dump(c, f, indent=1)
         f.write("\n")
+
+
+def write_model(folder, c, stored, n_shards):
+    os.makedirs(folder, exist_ok=True)
+    dtype = ENCODE[c["torch_dtype"]][0]
+    write_config(folder, c)
     if n_shards == 1:
         write_safetensors(folder + "/model.safetensors", stored, dtype)
         return
@@ -424,11 +428,20 @@ def oracle(folder, ids):
         return model(torch.tensor([ids])).logits[0].numpy()
 
 
+def write_expected(folder, c, ids, logits, note):
+    with open(folder + "/expected.bin", "wb") as f:
+        f.write(np.array([N_IDS, c["vocab_size"], *ids], "<i4").tobytes() + logits.astype("<f4").tobytes())
+    top, name = np.sort(logits, -1), os.path.basename(folder)
+    print(f"{name:24s} spread {logits.std():.2f}, median gap {np.median(top[:, -1] - top[:, -2]):.2f}  {note}")
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--out", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "data"))
     ap.add_argument("--no-oracle", action="store_true")
     args = ap.parse_args()
+    import gemma  # which imports this file
+
     for seed, (name, c) in enumerate(models().items()):
         rng = np.random.default_rng(1000 + seed)
         stored = weights(c, rng)
@@ -446,10 +459,8 @@ def main():
             logits = theirs
         if name in NESTED:
             nest(folder, c, stored, *NESTED[name])
-        with open(folder + "/expected.bin", "wb") as f:
-            f.write(np.array([N_IDS, c["vocab_size"], *ids], "<i4").tobytes() + logits.astype("<f4").tobytes())
-        top = np.sort(logits, -1)
-        print(f"{name:24s} spread {logits.std():.2f}, median gap {np.median(top[:, -1] - top[:, -2]):.2f}  {note}")
+        write_expected(folder, c, ids, logits, note)
+    gemma.write_all(args.out, not args.no_oracle)
 
 
 if __name__ == "__main__":

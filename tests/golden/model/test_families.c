@@ -5,6 +5,7 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "model/programs.h"
 #include "tests/support/fused_norms.h"
 #include "tests/support/model_rig.h"
 #include "tests/support/test.h"
@@ -52,7 +53,11 @@ static const struct {
               {"qwen3-moe-whole-bf16", true},
               {"mixtral-window-f32", false},
               {"mixtral-whole-bf16", true},
-              {"smollm3-windows-f32", false}};
+              {"smollm3-windows-f32", false},
+              {"gemma3-f32", false},
+              {"gemma3-bf16", true},
+              {"gemma3-vision-bf16", true},
+              {"gemma3-vision-f32", false}};
 
 struct expected {
     struct lf_buf bytes;
@@ -211,16 +216,31 @@ static float *logits_of(const char *dir, const struct expected *e, int chunk, bo
     return logits;
 }
 
-/* Norms of a token: of those of Llama, two a layer and one behind them, the first and the last are ops of their own,
- * the others may be fused into the gemm before and the one behind. Not so where norms stand behind gemms, and not those
- * before experts, where there is a router too, and behind them, where their sum is. */
+/* Norms of a token, and those of them that may be fused into the gemms before and behind them: what they norm is a
+ * gemm's sum with the residual stream, a gemm alone reads them, and they are not the last, whose rows are picked. */
 static void count_norms(const struct lf_hparams *hp, int *n_norms, int *n_fusible)
 {
-    bool is_olmo = strncmp(hp->architecture, "Olmo", 4) == 0, is_glm = strncmp(hp->architecture, "Glm4", 4) == 0;
-    *n_norms = (is_glm ? 4 : 2) * hp->n_layers + 1;
-    *n_fusible = is_olmo || is_glm ? 0 : 2 * hp->n_layers - 1;
-    for (int i = 0; i < hp->n_layers; i++)
-        if (hp->layers[i].has_experts) *n_fusible -= 1 + (i + 1 < hp->n_layers);
+    struct lf_program p;
+    struct lf_err err;
+    assert_int_equal(lf_program_record(&p, hp, &err), LF_OK);
+    *n_norms = *n_fusible = 0;
+    for (int i = 0; i < p.n_ops; i++) {
+        if (p.ops[i].kind != LF_OP_RMSNORM) continue;
+        int h = p.ops[i].out[LF_OP_Y], n_readers = 0;
+        bool follows = false, is_read_by_gemm = false;
+        for (int k = 0; k < i; k++)
+            follows |= p.ops[k].kind == LF_OP_GEMM && p.ops[k].in[LF_OP_RESIDUAL] != LF_NONE &&
+                       p.ops[k].out[LF_OP_Y] == p.ops[i].in[LF_OP_X];
+        for (int k = i + 1; k < p.n_ops; k++)
+            for (int in = 0; in < LF_OP_INPUTS_N; in++) {
+                if (p.ops[k].in[in] != h) continue;
+                n_readers++;
+                is_read_by_gemm = p.ops[k].kind == LF_OP_GEMM && p.ops[k].out[LF_OP_Y] != p.logits;
+            }
+        ++*n_norms;
+        *n_fusible += follows && is_read_by_gemm && n_readers == 1;
+    }
+    lf_program_deinit(&p);
 }
 
 /* What is fused on a CPU has the same bits; what a GPU fuses, norms in steps of few tokens, has as many roundings. */

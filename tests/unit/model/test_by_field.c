@@ -39,8 +39,10 @@ static void changed(void *ctx, struct lf_str text)
     lf_hparams_deinit(&hp);
 }
 
-#define REST                                                                                                           \
-    "\"hidden_act\": \"silu\", \"hidden_size\": 64, \"intermediate_size\": 96, \"num_hidden_layers\": 2,"              \
+#define REST "\"hidden_act\": \"silu\", " SIZES
+
+#define SIZES                                                                                                          \
+    "\"hidden_size\": 64, \"intermediate_size\": 96, \"num_hidden_layers\": 2,"                                        \
     " \"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"head_dim\": 32, \"vocab_size\": 50,"                   \
     " \"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": false,"                       \
     " \"torch_dtype\": \"float32\", \"bos_token_id\": 1, \"eos_token_id\": [2, 3], \"attention_bias\": false,"         \
@@ -90,6 +92,16 @@ static const char *const configs[] = {
     " \"use_sliding_window\": true, \"max_window_layers\": 1}",
     "{\"architectures\": [\"MixtralForCausalLM\"], \"model_type\": \"mixtral\", " REST ", \"rope_theta\": 1e6,"
     " \"num_local_experts\": 8, \"num_experts_per_tok\": 2, \"sliding_window\": 100}",
+    "{\"architectures\": [\"Gemma3ForCausalLM\"], \"model_type\": \"gemma3_text\", " SIZES ", \"rope_theta\": 1e6,"
+    " \"rope_local_base_freq\": 1e4, \"sliding_window\": 100, \"sliding_window_pattern\": 2,"
+    " \"query_pre_attn_scalar\": 256, \"hidden_activation\": \"gelu_pytorch_tanh\", \"attn_logit_softcapping\": null,"
+    " \"final_logit_softcapping\": 30.0, \"use_bidirectional_attention\": false,"
+    " \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8.0}}",
+    "{\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"model_type\": \"gemma3\", \"eos_token_id\": 1,"
+    " \"text_config\": {\"model_type\": \"gemma3_text\", " SIZES ", \"sliding_window\": 100,"
+    " \"layer_types\": [\"full_attention\", \"sliding_attention\"], \"rope_parameters\": {"
+    " \"full_attention\": {\"rope_type\": \"linear\", \"factor\": 8.0, \"rope_theta\": 1e6},"
+    " \"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 1e4}}}}",
 };
 
 static const char *const no_lists[2] = {"", ""};

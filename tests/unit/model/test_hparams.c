@@ -480,6 +480,128 @@ static void smollm3_has_windows_where_it_does_not_rotate_or_where_it_says_so(voi
     lf_hparams_deinit(&hp);
 }
 
+#define GEMMA3      "[\"Gemma3ForCausalLM\"]", "\"gemma3_text\""
+#define GEMMA3_SEES "[\"Gemma3ForConditionalGeneration\"]", "\"gemma3\""
+
+static struct config_text config_gemma3(void)
+{
+    struct config_text c = config_good(GEMMA3);
+    config_set(&c, "hidden_act", NULL);
+    config_set(&c, "hidden_activation", "\"gelu_pytorch_tanh\"");
+    config_set(&c, "num_hidden_layers", "7");
+    config_set(&c, "sliding_window", "16");
+    return c;
+}
+
+static void check_gemma3_kinds(const struct lf_hparams *hp, int interval, double theta, double local)
+{
+    for (int i = 0; i < hp->n_layers; i++) {
+        bool is_local = (i + 1) % interval != 0;
+        assert_int_equal(hp->layers[i].window, is_local ? 16 : 0);
+        assert_int_equal(hp->layers[i].rope, is_local);
+    }
+    assert_int_equal(hp->n_ropes, 2);
+    assert_true(fabs(hp->ropes[0].theta - theta) < 1e-6 && fabs(hp->ropes[1].theta - local) < 1e-6);
+    assert_int_equal(hp->ropes[1].kind, LF_ROPE_NONE_SCALED);
+    assert_int_equal(hp->max_positions, 256); /* what was stretched already */
+}
+
+static void gemma3_has_layers_of_two_kinds_each_with_its_rope(void **state)
+{
+    (void)state;
+    struct lf_hparams hp = good(config_gemma3(), NULL, NULL, NULL, NULL);
+    check_gemma3_kinds(&hp, 6, 1e6, 1e4);
+    assert_true(fabs((double)hp.attn_scale - 1.0 / 16) < 1e-9 && hp.softcap == 0);
+    lf_hparams_deinit(&hp);
+    hp = good(config_gemma3(), "sliding_window_pattern", "2", "query_pre_attn_scalar", "168");
+    check_gemma3_kinds(&hp, 2, 1e6, 1e4);
+    assert_true(fabs((double)hp.attn_scale - 1 / sqrt(168)) < 1e-7);
+    lf_hparams_deinit(&hp);
+    struct config_text c = config_gemma3();
+    config_set(&c, "rope_theta", "50000");
+    config_set(&c, "rope_local_base_freq", "3000");
+    hp = good(c, "rope_scaling", "{\"rope_type\":\"linear\",\"factor\":8}", "final_logit_softcapping", "30");
+    check_gemma3_kinds(&hp, 6, 50000, 3000);
+    assert_int_equal(hp.ropes[0].kind, LF_ROPE_LINEAR);
+    assert_true(fabs(hp.ropes[0].factor - 8) < 1e-9 && fabs((double)hp.softcap - 30) < 1e-9);
+    lf_hparams_deinit(&hp);
+    hp = good(config_gemma3(), "rope_parameters",
+              "{\"full_attention\":{\"rope_type\":\"linear\",\"factor\":8,\"rope_theta\":50000},"
+              "\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":3000}}",
+              "tie_word_embeddings", NULL);
+    check_gemma3_kinds(&hp, 6, 50000, 3000);
+    assert_true(hp.ropes[0].kind == LF_ROPE_LINEAR && hp.tied);
+    lf_hparams_deinit(&hp);
+    hp = good(config_gemma3(), "num_hidden_layers", "2", "layer_types", "[\"full_attention\",\"sliding_attention\"]");
+    assert_true(hp.layers[0].window == 0 && hp.layers[0].rope == 0 && hp.layers[1].window == 16);
+    assert_int_equal(hp.layers[1].rope, 1);
+    lf_hparams_deinit(&hp);
+    /* a window that is none leaves a layer its rope */
+    hp = good(config_gemma3(), "sliding_window", "256", NULL, NULL);
+    assert_true(hp.layers[0].window == 0 && hp.layers[0].rope == 1 && hp.layers[5].rope == 0);
+    lf_hparams_deinit(&hp);
+}
+
+/* The files of the larger ones say in text_config what is not the default of transformers. */
+static void gemma3_has_defaults_for_what_its_files_leave_out(void **state)
+{
+    (void)state;
+    struct config_text c = {.n = 0};
+    config_set(&c, "architectures", "[\"Gemma3ForConditionalGeneration\"]");
+    config_set(&c, "model_type", "\"gemma3\"");
+    config_set(&c, "eos_token_id", "[1,106]");
+    config_set(&c, "torch_dtype", "\"bfloat16\"");
+    config_set(&c, "vision_config", "{\"model_type\":\"siglip_vision_model\"}");
+    config_set(&c, "text_config",
+               "{\"hidden_size\":2560,\"intermediate_size\":10240,\"model_type\":\"gemma3_text\","
+               "\"num_hidden_layers\":34,\"rope_scaling\":{\"factor\":8.0,\"rope_type\":\"linear\"},"
+               "\"sliding_window\":1024}");
+    struct lf_hparams hp = good(c, NULL, NULL, NULL, NULL);
+    assert_true(hp.n_heads == 8 && hp.n_kv_heads == 4 && hp.head_dim == 256 && hp.n_vocab == 262208);
+    assert_true(hp.max_positions == 131072 && hp.tied && hp.qk_norm && hp.n_eos == 2 && hp.dtype == LF_BF16);
+    assert_true(hp.layers[4].window == 1024 && hp.layers[5].window == 0 && fabs((double)hp.norm_eps - 1e-6) < 1e-12);
+    lf_hparams_deinit(&hp);
+}
+
+static void what_contradicts_gemma3_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value, *says;
+    } rows[] = {
+        {"hidden_activation", "\"silu\"", "hidden_activation \"silu\""},
+        {"hidden_act", "\"gelu\"", "hidden_act \"gelu\""},
+        {"use_bidirectional_attention", "true", "use_bidirectional_attention"},
+        {"attn_logit_softcapping", "50", "attn_logit_softcapping"},
+        {"sliding_window", "null", "sliding_window is null"},
+        {"sliding_window_pattern", "0", "sliding_window_pattern is 0"},
+        {"query_pre_attn_scalar", "0", "query_pre_attn_scalar is 0"},
+        {"partial_rotary_factor", "0.5", "partial_rotary_factor"},
+        {"rope_parameters", "{\"rope_theta\":10000}", "\"rope_theta\""},
+        {"rope_parameters", "[]", "rope_parameters is an array"},
+        {"rope_parameters", "{\"full_attention\":1}", "full_attention is a number"},
+        {"rope_parameters", "{\"sliding_attention\":{\"rope_type\":\"dynamic\",\"factor\":2}}", "\"dynamic\""},
+        {"rope_local_base_freq", "1", "rope_local_base_freq is 1"},
+        {"layer_types", "[\"full_attention\"]", "layer_types is not an array"},
+        {"mlp_bias", "true", "mlp_bias"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct config_text c = config_gemma3();
+        struct lf_hparams hp;
+        struct lf_err err = {0};
+        config_set(&c, rows[i].key, rows[i].value);
+        enum lf_status status = read_config(&c, &hp, &err);
+        if (status != LF_UNSUPPORTED && status != LF_CORRUPT) fail_msg("%s: %s", rows[i].key, lf_status_name(status));
+        if (!strstr(err.message, rows[i].says)) fail_msg("\"%s\" lacks \"%s\"", err.message, rows[i].says);
+    }
+    struct config_text c = config_good(GEMMA3_SEES);
+    struct lf_hparams hp;
+    struct lf_err err = {0};
+    config_set(&c, "text_config", "{\"model_type\":\"gemma2\"}");
+    assert_int_equal(read_config(&c, &hp, &err), LF_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "(gemma3_text is)"));
+}
+
 static void what_contradicts_a_family_is_refused_by_name(void **state)
 {
     (void)state;
@@ -786,6 +908,9 @@ int main(void)
         cmocka_unit_test(granite_has_four_multipliers),
         cmocka_unit_test(ministral3_scales_its_queries),
         cmocka_unit_test(smollm3_says_of_each_layer_whether_it_rotates),
+        cmocka_unit_test(gemma3_has_layers_of_two_kinds_each_with_its_rope),
+        cmocka_unit_test(gemma3_has_defaults_for_what_its_files_leave_out),
+        cmocka_unit_test(what_contradicts_gemma3_is_refused_by_name),
         cmocka_unit_test(what_contradicts_a_family_is_refused_by_name),
         cmocka_unit_test(what_would_change_the_result_is_refused_by_name),
         cmocka_unit_test(what_contradicts_itself_is_refused_by_name),

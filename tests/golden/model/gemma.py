@@ -1,0 +1,194 @@
+"""Gemma among the models of make.py: configurations as the hub has them and as transformers 5 writes them."""
+import numpy as np
+
+import make
+
+EMBED_ROUND = {"float32": lambda x: np.float32(x), "float16": lambda x: np.float16(x),
+               "bfloat16": lambda x: make.ENCODE["bfloat16"][2](make.to_bf16(np.array([x])))[0]}
+# What transformers takes where a key is missing.
+DEFAULTS = {"head_dim": 256, "rms_norm_eps": 1e-6, "query_pre_attn_scalar": 256, "sliding_window": 4096,
+            "max_position_embeddings": 131072, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
+            "sliding_window_pattern": 6, "tie_word_embeddings": True}
+
+
+def models():
+    common = {"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "hidden_size": 24,
+              "hidden_activation": "gelu_pytorch_tanh", "intermediate_size": 40, "num_attention_heads": 4,
+              "num_key_value_heads": 2, "vocab_size": 64, "max_position_embeddings": 128, "rms_norm_eps": 1e-6,
+              "bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0}
+    # as the files on the hub have them
+    old = {**common, "head_dim": 40, "num_hidden_layers": 7, "sliding_window": 20, "sliding_window_pattern": 3,
+           "query_pre_attn_scalar": 28, "rope_theta": 100000.0, "rope_local_base_freq": 5000.0,
+           "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "attn_logit_softcapping": None,
+           "final_logit_softcapping": None, "attention_bias": False, "cache_implementation": "hybrid",
+           "torch_dtype": "float32"}
+    # as save_pretrained of transformers 5 writes them
+    new = {**common, "head_dim": 24, "num_hidden_layers": 3, "sliding_window": 33, "query_pre_attn_scalar": 24,
+           "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "attention_bias": True,
+           "rope_parameters": {"full_attention": {"factor": 2.0, "rope_theta": 50000.0, "rope_type": "linear"},
+                               "sliding_attention": {"rope_theta": 3000.0, "rope_type": "default"}},
+           "final_logit_softcapping": 4.0, "tie_word_embeddings": False, "use_bidirectional_attention": False,
+           "dtype": "bfloat16"}
+    # what a text_config of the hub leaves out
+    sparse = {k: common[k] for k in ("architectures", "model_type", "intermediate_size", "vocab_size")}
+    sparse |= {"hidden_size": 16, "num_hidden_layers": 7, "num_attention_heads": 2, "num_key_value_heads": 1,
+               "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 17, "eos_token_id": [1, 9],
+               "torch_dtype": "bfloat16"}
+    return {
+        "gemma3-f32": old,
+        "gemma3-bf16": new,
+        "gemma3-vision-bf16": sparse,
+        "gemma3-vision-f32": {**new, "dtype": "float32", "final_logit_softcapping": None, "head_dim": 32},
+    }
+
+
+# Models that also see, as make.NESTED.
+NESTED = {"gemma3-vision-bf16": ("language_model.model.", "language_model."),
+          "gemma3-vision-f32": ("model.language_model.", "")}
+
+
+def nest(folder, c, stored, inner, head):
+    whole = {k: c[k] for k in ("torch_dtype", "dtype", "eos_token_id") if k in c}
+    text = {k: v for k, v in c.items() if k != "architectures" and k not in whole}
+    whole |= {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "text_config": text,
+              "image_token_index": 10, "mm_tokens_per_image": 4,
+              "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 8, "num_attention_heads": 2}}
+    names = {n: inner + n[len("model."):] if n.startswith("model.") else head + n for n in stored}
+    one = next(iter(stored.values()))
+    towers = {"vision_tower.vision_model.encoder.layers.0.self_attn.q_proj.weight": one[:8],
+              "multi_modal_projector.mm_input_projection_weight": one[:4]}
+    write(folder, whole, {**{names[n]: a for n, a in stored.items()}, **towers}, dtype_of(c))
+
+
+def write(folder, c, stored, dtype):
+    """make.write_model, for a configuration that may say `dtype`."""
+    make.write_model(folder, {**c, "torch_dtype": dtype}, stored, 1)
+    make.write_config(folder, c)
+
+
+def dtype_of(c):
+    return c.get("torch_dtype") or c["dtype"]
+
+
+def value(c, key):
+    return c.get(key, DEFAULTS.get(key))
+
+
+def shapes(c):
+    d, i, v, hd = c["hidden_size"], c["intermediate_size"], c["vocab_size"], value(c, "head_dim")
+    q, kv = c["num_attention_heads"] * hd, c["num_key_value_heads"] * hd
+    out = {"model.embed_tokens.weight": (v, d), "model.norm.weight": (d,)}
+    if not value(c, "tie_word_embeddings"):
+        out["lm_head.weight"] = (v, d)
+    for n in range(c["num_hidden_layers"]):
+        p = f"model.layers.{n}."
+        for name in ("input", "post_attention", "pre_feedforward", "post_feedforward"):
+            out[p + name + "_layernorm.weight"] = (d,)
+        for name, rows, cols in (("q", q, d), ("k", kv, d), ("v", kv, d), ("o", d, q)):
+            out[p + f"self_attn.{name}_proj.weight"] = (rows, cols)
+            if c.get("attention_bias"):
+                out[p + f"self_attn.{name}_proj.bias"] = (rows,)
+        out[p + "self_attn.q_norm.weight"] = out[p + "self_attn.k_norm.weight"] = (hd,)
+        for name, rows, cols in (("gate", i, d), ("up", i, d), ("down", d, i)):
+            out[p + f"mlp.{name}_proj.weight"] = (rows, cols)
+    return out
+
+
+def weights(c, rng):
+    """Name -> array as stored."""
+    out = {}
+    for name, shape in shapes(c).items():
+        a = rng.standard_normal(shape)
+        if "norm" in name or name.endswith("bias"):
+            a = 0.3 * a
+        elif "embed" not in name:
+            a = 1.3 * a / np.sqrt(shape[-1])
+        out[name] = make.ENCODE[dtype_of(c)][1](a)
+    return out
+
+
+def layer_types(c):
+    pattern = value(c, "sliding_window_pattern")
+    return c.get("layer_types") or ["full_attention" if (n + 1) % pattern == 0 else "sliding_attention"
+                                    for n in range(c["num_hidden_layers"])]
+
+
+def inv_freq(c, kind):
+    own, dim = c.get("rope_parameters", {}).get(kind, {}), value(c, "head_dim")
+    theta = own.get("rope_theta", value(c, "rope_theta" if kind == "full_attention" else "rope_local_base_freq"))
+    scaling = c.get("rope_scaling", own) if kind == "full_attention" else {}
+    return theta ** (-np.arange(0, dim, 2) / dim) / scaling.get("factor", 1.0)
+
+
+def forward(c, t, ids):
+    """Logits [n, vocab] in float64, written as plainly as the architecture allows."""
+    heads, kv_heads, hd, n = c["num_attention_heads"], c["num_key_value_heads"], value(c, "head_dim"), len(ids)
+
+    def norm(x, w):
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + value(c, "rms_norm_eps")) * (1 + w)
+
+    def linear(x, name):
+        return x @ t[name + ".weight"].T + t.get(name + ".bias", 0.0)
+
+    def rotate(x, inv):
+        angle = np.arange(n)[:, None, None] * inv
+        a, b = np.split(x, 2, -1)
+        return np.concatenate([a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)], -1)
+
+    gap = np.arange(n)[:, None] - np.arange(n)[None]  # query position - key position
+    x = t["model.embed_tokens.weight"][ids] * float(EMBED_ROUND[dtype_of(c)](np.sqrt(c["hidden_size"])))
+    for layer, kind in enumerate(layer_types(c)):
+        p = f"model.layers.{layer}."
+        h = norm(x, t[p + "input_layernorm.weight"])
+        q, k, v = (linear(h, p + f"self_attn.{s}_proj").reshape(n, -1, hd) for s in "qkv")
+        q, k = (rotate(norm(a, t[p + f"self_attn.{s}_norm.weight"]), inv_freq(c, kind)) for a, s in ((q, "q"), (k, "k")))
+        k, v = (np.repeat(a, heads // kv_heads, 1) for a in (k, v))
+        seen = (gap >= 0) & (gap < (value(c, "sliding_window") if kind == "sliding_attention" else n))
+        s = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(value(c, "query_pre_attn_scalar"))
+        s = np.where(seen, s, -np.inf)
+        s = np.exp(s - s.max(-1, keepdims=True))
+        s /= s.sum(-1, keepdims=True)
+        y = linear(np.einsum("hqk,khd->qhd", s, v).reshape(n, -1), p + "self_attn.o_proj")
+        x = x + norm(y, t[p + "post_attention_layernorm.weight"])
+        h = norm(x, t[p + "pre_feedforward_layernorm.weight"])
+        g, up = linear(h, p + "mlp.gate_proj"), linear(h, p + "mlp.up_proj")
+        g = 0.5 * g * (1 + np.tanh(np.sqrt(2 / np.pi) * (g + 0.044715 * g**3)))
+        x = x + norm(linear(g * up, p + "mlp.down_proj"), t[p + "post_feedforward_layernorm.weight"])
+    x = norm(x, t["model.norm.weight"])
+    logits = x @ t.get("lm_head.weight", t["model.embed_tokens.weight"]).T
+    cap = c.get("final_logit_softcapping")
+    return cap * np.tanh(logits / cap) if cap else logits
+
+
+def oracle(folder, c, ids):
+    """transformers' logits, the model in float64, but for √hidden, which it rounds to the type of the weights."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    kept = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype_of(c))).model.embed_tokens
+    scale = kept.embed_scale.to(kept.weight.dtype).double()
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
+    model = model.double().eval()
+    model.model.embed_tokens.embed_scale = scale
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0].numpy()
+
+
+def write_all(out, with_oracle):
+    for seed, (name, c) in enumerate(models().items()):
+        rng = np.random.default_rng(3000 + seed)
+        stored = weights(c, rng)
+        folder, decode = f"{out}/{name}", make.ENCODE[dtype_of(c)][2]
+        write(folder, c, stored, dtype_of(c))
+        ids = rng.integers(0, c["vocab_size"], make.N_IDS).tolist()
+        logits = forward(c, {n: decode(a) for n, a in stored.items()}, ids)
+        note = ""
+        if with_oracle:
+            theirs = oracle(folder, c, ids)
+            error = np.linalg.norm(theirs - logits) / np.linalg.norm(theirs)
+            note = f"forward pass differs from transformers by {error:.1e}"
+            assert error < 1e-5, (name, error)
+            logits = theirs
+        if name in NESTED:
+            nest(folder, c, stored, *NESTED[name])
+        make.write_expected(folder, c, ids, logits, note)
