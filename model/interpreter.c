@@ -208,7 +208,8 @@ static void attention(const struct lf_step *s, const struct lf_op *op)
                                .layer = place_of(s, op).layer,
                                .scale = op->scale,
                                .softcap = op->softcap,
-                               .window = op->window};
+                               .window = op->window,
+                               .sinks = vector(s, op, LF_OP_W)};
     lf_attn_run(s->attn[kind->shape_idx], schedule_of(s, op), &p);
 }
 

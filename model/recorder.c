@@ -78,12 +78,7 @@ struct lf_linear lf_rec_linear(struct lf_recorder *r, int layer, const struct lf
     return linear;
 }
 
-int lf_rec_vector(struct lf_recorder *r, int layer, const char *pattern, int n)
-{
-    return lf_rec_vector_plus(r, layer, pattern, n, 0);
-}
-
-int lf_rec_vector_plus(struct lf_recorder *r, int layer, const char *pattern, int n, float add)
+static int add_vector(struct lf_recorder *r, int layer, const char *pattern, const char *suffix, int n, float add)
 {
     struct lf_slot slot = {.layer = layer,
                            .is_vector = true,
@@ -91,10 +86,25 @@ int lf_rec_vector_plus(struct lf_recorder *r, int layer, const char *pattern, in
                            .n_out = n,
                            .n_in = 1,
                            .tied_to = LF_NONE,
-                           .suffix = ".weight",
+                           .suffix = suffix,
                            .n_parts = 1,
                            .parts = {{.pattern = pattern, .n_rows = n}}};
     return add_slot(r, &slot);
+}
+
+int lf_rec_vector(struct lf_recorder *r, int layer, const char *pattern, int n)
+{
+    return add_vector(r, layer, pattern, ".weight", n, 0);
+}
+
+int lf_rec_vector_plus(struct lf_recorder *r, int layer, const char *pattern, int n, float add)
+{
+    return add_vector(r, layer, pattern, ".weight", n, add);
+}
+
+int lf_rec_bare_vector(struct lf_recorder *r, int layer, const char *pattern, int n)
+{
+    return add_vector(r, layer, pattern, "", n, 0);
 }
 
 void lf_rec_tie(struct lf_recorder *r, struct lf_linear linear, struct lf_linear to)
@@ -216,8 +226,14 @@ int lf_rec_rope(struct lf_recorder *r, int layer, int q, int q_norm)
 
 int lf_rec_attention(struct lf_recorder *r, int layer, int q, int window)
 {
+    return lf_rec_sink_attention(r, layer, q, window, LF_NONE);
+}
+
+int lf_rec_sink_attention(struct lf_recorder *r, int layer, int q, int window, int sinks)
+{
     struct lf_op op = lf_op_init(LF_OP_ATTENTION, layer);
     op.in[LF_OP_X] = q;
+    op.weight[LF_OP_W] = sinks;
     op.scale = r->hp->attn_scale > 0 ? r->hp->attn_scale : 1.0f / sqrtf((float)lf_layer_head_dim(r->hp, layer));
     op.window = window;
     return add_op(r, op, (struct lf_value){.width = width_of(r, q)});

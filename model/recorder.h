@@ -51,6 +51,8 @@ struct lf_linear lf_rec_linear(struct lf_recorder *r, int layer, const struct lf
 int lf_rec_vector(struct lf_recorder *r, int layer, const char *pattern, int n);
 /* The same, `add` added to each. */
 int lf_rec_vector_plus(struct lf_recorder *r, int layer, const char *pattern, int n, float add);
+/* One that the files know by the pattern alone. */
+int lf_rec_bare_vector(struct lf_recorder *r, int layer, const char *pattern, int n);
 /* The matrix shares the bytes of another one, unless the files hold one that differs. */
 void lf_rec_tie(struct lf_recorder *r, struct lf_linear linear, struct lf_linear to);
 
@@ -82,6 +84,8 @@ int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, in
 int lf_rec_rope(struct lf_recorder *r, int layer, int q, int q_norm);
 /* Over the layer's cache, of the last `window` keys where window > 0; scores as hp->attn_scale says. */
 int lf_rec_attention(struct lf_recorder *r, int layer, int q, int window);
+/* The same with a slot of n_heads numbers: e^sinks[h] joins the denominator of head h (attention.h). */
+int lf_rec_sink_attention(struct lf_recorder *r, int layer, int q, int window, int sinks);
 /* k experts for each token by a router's logits, float; weights times scale. */
 struct lf_routing lf_rec_route(struct lf_recorder *r, int logits, int k, enum lf_route route, float scale);
 /* x·w[e]ᵀ (+ bias) of each expert's rows, in act_dtype or float. x: of the tokens, or expert rows. */

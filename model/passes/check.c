@@ -41,6 +41,16 @@ static enum lf_status check_vector(const struct check *c, int place, int n, cons
     return c->slots[slot].n_out == n ? LF_OK : wrong(c, what, c->slots[slot].n_out, n);
 }
 
+/* A number for each head, and heads are equally wide. */
+static enum lf_status check_sinks(const struct check *c, const struct lf_op *op)
+{
+    int slot = op->weight[LF_OP_W], x = width(c, op->in[LF_OP_X]);
+    if (slot == LF_NONE) return LF_OK;
+    if (slot < 0 || slot >= c->n_slots || !c->slots[slot].is_vector) return wrong(c, "the slot of its sinks", slot, 0);
+    int n = c->slots[slot].n_out;
+    return x % n == 0 ? LF_OK : wrong(c, "what its sinks leave of its width", x % n, 0);
+}
+
 /* What is added to y. */
 static enum lf_status check_residual(const struct check *c, const struct lf_op *op)
 {
@@ -174,6 +184,9 @@ static enum lf_status check_op(const struct check *c, const struct lf_op *op)
         return x == y ? LF_OK : wrong(c, "the width of its output", y, x);
     case LF_OP_GATE_MUL:
         return x == 2 * y ? LF_OK : wrong(c, "the width of its input", x, 2 * y);
+    case LF_OP_ATTENTION:
+        LF_TRY(check_sinks(c, op));
+        return x == y ? LF_OK : wrong(c, "the width of its output", y, x);
     case LF_OP_ROPE_APPEND:
         return check_rope_append(c, op, op->in[LF_OP_X], op->out[LF_OP_Y]);
     case LF_OP_ROPE:

@@ -500,6 +500,36 @@ static void an_op_beyond_llama_that_does_not_fit_is_named(void **state)
     expect_wrong(&p, "round of layer -1: an output of float is 1, expected 0");
 }
 
+static void sinks_are_a_vector_of_one_number_a_head(void **state)
+{
+    (void)state;
+    struct lf_recorder r;
+    struct lf_program p;
+    struct lf_err err;
+    struct lf_hparams hp = hparams();
+    lf_recorder_begin(&r, &hp);
+    struct lf_linear w = lf_rec_linear(&r, 0, &(struct lf_linear_opts){.parts = {{"w", HIDDEN}}, .n_in = HIDDEN});
+    int norm = lf_rec_vector(&r, 0, "n", HIDDEN);
+    int sinks = lf_rec_bare_vector(&r, 0, "model.layers.#.self_attn.sinks", HEADS);
+    int x = lf_rec_rmsnorm(&r, lf_rec_embed(&r, w), norm);
+    (void)lf_rec_sink_attention(&r, 0, x, 7, sinks);
+    (void)lf_rec_attention(&r, 0, x, 0);
+    assert_int_equal(lf_recorder_end(&r, &p, &err), LF_OK);
+    const struct lf_op *with = &p.ops[2], *without = &p.ops[3];
+    assert_true(with->kind == LF_OP_ATTENTION && with->weight[LF_OP_W] == sinks && with->window == 7);
+    assert_int_equal(without->weight[LF_OP_W], LF_NONE);
+    assert_string_equal(p.slots[sinks].suffix, "");
+    assert_int_equal(lf_pass_check(&p, p.slots, p.n_slots, &err), LF_OK);
+    p.slots[sinks].n_out = 5;
+    assert_int_equal(lf_pass_check(&p, p.slots, p.n_slots, &err), LF_CORRUPT);
+    assert_non_null(strstr(err.message, "attention of layer 0: what its sinks leave of its width is 4, expected 0"));
+    p.slots[sinks].n_out = HEADS;
+    p.slots[sinks].is_vector = false;
+    assert_int_equal(lf_pass_check(&p, p.slots, p.n_slots, &err), LF_CORRUPT);
+    assert_non_null(strstr(err.message, "the slot of its sinks"));
+    lf_program_deinit(&p);
+}
+
 static struct lf_op_cost cost_of(const struct lf_programs *p, enum lf_op_kind kind, int n_tokens, int kv_len,
                                  int window)
 {
@@ -673,6 +703,7 @@ int main(void)
         cmocka_unit_test(random_programs_keep_their_values_apart),
         cmocka_unit_test(an_op_whose_shapes_do_not_fit_is_named),
         cmocka_unit_test(an_op_beyond_llama_that_does_not_fit_is_named),
+        cmocka_unit_test(sinks_are_a_vector_of_one_number_a_head),
         cmocka_unit_test(costs_are_what_counting_gives),
         cmocka_unit_test(rows_of_experts_are_so_many_for_each_token),
         cmocka_unit_test(a_device_without_experts_refuses_models_that_have_them),
