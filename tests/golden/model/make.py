@@ -242,7 +242,8 @@ def weights(c, rng):
 def write_safetensors(path, tensors, dtype):
     header, at = {"__metadata__": {"format": "pt"}}, 0
     for name, a in tensors.items():
-        header[name] = {"dtype": dtype, "shape": list(a.shape), "data_offsets": [at, at + a.nbytes]}
+        kind = "U8" if a.dtype == np.uint8 else dtype
+        header[name] = {"dtype": kind, "shape": list(a.shape), "data_offsets": [at, at + a.nbytes]}
         at += a.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
@@ -253,6 +254,9 @@ def write_safetensors(path, tensors, dtype):
 
 
 def write_config(folder, c):
+def write_model(folder, c, stored, n_shards):
+    os.makedirs(folder, exist_ok=True)
+    dtype = ENCODE[c.get("torch_dtype") or c.get("dtype", "bfloat16")][0]
     with open(folder + "/config.json", "w") as f:
         json.dump(c, f, indent=1)
         f.write("\n")
@@ -433,6 +437,12 @@ def write_expected(folder, c, ids, logits, note):
         f.write(np.array([N_IDS, c["vocab_size"], *ids], "<i4").tobytes() + logits.astype("<f4").tobytes())
     top, name = np.sort(logits, -1), os.path.basename(folder)
     print(f"{name:24s} spread {logits.std():.2f}, median gap {np.median(top[:, -1] - top[:, -2]):.2f}  {note}")
+def write_expected(folder, c, ids, logits):
+    with open(folder + "/expected.bin", "wb") as f:
+        f.write(np.array([N_IDS, c["vocab_size"], *ids], "<i4").tobytes() + logits.astype("<f4").tobytes())
+    top = np.sort(logits, -1)
+    name, gap = os.path.basename(folder), np.median(top[:, -1] - top[:, -2])
+    print(f"{name:24s} spread {logits.std():.2f}, median gap {gap:.2f}", end="  ")
 
 
 def main():
@@ -441,6 +451,7 @@ def main():
     ap.add_argument("--no-oracle", action="store_true")
     args = ap.parse_args()
     import gemma  # which imports this file
+    import gpt_oss  # which imports this file
 
     for seed, (name, c) in enumerate(models().items()):
         rng = np.random.default_rng(1000 + seed)
@@ -461,6 +472,9 @@ def main():
             nest(folder, c, stored, *NESTED[name])
         write_expected(folder, c, ids, logits, note)
     gemma.write_all(args.out, not args.no_oracle)
+        write_expected(folder, c, ids, logits)
+        print(note)
+    gpt_oss.write(args.out, not args.no_oracle)
 
 
 if __name__ == "__main__":
