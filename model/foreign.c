@@ -78,7 +78,7 @@ static void describe(struct lf_json_value q, struct lf_buf *out)
         lf_buf_printf(out, ", %s", is_true(q, "load_in_4bit") ? "4 bits" : "8 bits");
 }
 
-enum lf_status lf_foreign_quantization(struct lf_json_value root, struct lf_err *err)
+enum lf_status lf_foreign_quantization(struct lf_json_value root, const char *known, struct lf_err *err)
 {
     static const struct {
         const char *key, *by;
@@ -87,6 +87,7 @@ enum lf_status lf_foreign_quantization(struct lf_json_value root, struct lf_err 
         struct lf_json_value q = lf_json_get(root, rows[i].key);
         if (lf_json_is_absent(q) || lf_json_type(q) == LF_JSON_FALSE) continue;
         if (lf_json_type(q) == LF_JSON_OBJECT && lf_json_len(q) == 0) continue;
+        if (known && i == 0 && lf_json_string_is(lf_json_get(q, "quant_method"), known)) continue;
         struct lf_buf what;
         lf_buf_init(&what, 160);
         describe(q, &what);

@@ -37,7 +37,7 @@ static bool reads_key(const struct lf_arch *fam, const char *key)
  * that leaves things as they are. */
 static enum lf_status refuse_foreign_keys(const struct lf_arch *fam, struct lf_json_value root, struct lf_err *err)
 {
-    LF_TRY(lf_foreign_quantization(root, err));
+    LF_TRY(lf_foreign_quantization(root, fam->mxfp4 ? "mxfp4" : NULL, err));
     static const struct {
         const char *key;
         double neutral, also;
