@@ -105,6 +105,9 @@ struct lf_slot {
     /* The whole name, but for its "#", of the one tensor in which the files may have all of it instead: of experts
      * [n_experts, n_out, n_in]. NULL: they may not. */
     const char *whole;
+    /* Of matrices whose parts are tensors of all experts: they have the columns, [n_experts, n_in, rows]. Or, under the
+     * names with "_blocks" and "_scales" behind them, the rows in MXFP4 (stage.h). */
+    bool by_columns;
 };
 
 /* Which places of an op mean what. A place that is LF_NONE is not there.

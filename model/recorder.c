@@ -63,7 +63,8 @@ struct lf_linear lf_rec_linear(struct lf_recorder *r, int layer, const struct lf
                            .shard = o->shard,
                            .tied_to = LF_NONE,
                            .suffix = is_stacked ? "" : ".weight",
-                           .whole = o->whole};
+                           .whole = o->whole,
+                           .by_columns = o->by_columns};
     for (; slot.n_parts < LF_SLOT_PARTS_N && o->parts[slot.n_parts].pattern; slot.n_parts++) {
         slot.parts[slot.n_parts] = o->parts[slot.n_parts];
         slot.n_out += o->parts[slot.n_parts].n_rows;
@@ -74,6 +75,7 @@ struct lf_linear lf_rec_linear(struct lf_recorder *r, int layer, const struct lf
     slot.n_in = 1;
     slot.suffix = is_stacked ? "_bias" : ".bias";
     slot.whole = NULL;
+    slot.by_columns = false;
     linear.bias = add_slot(r, &slot);
     return linear;
 }

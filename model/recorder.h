@@ -31,6 +31,7 @@ struct lf_linear_opts {
      * is of the tensor of all experts, with nothing or "_bias". */
     int n_experts;
     const char *whole; /* as in struct lf_slot, of the matrix; or NULL */
+    bool by_columns;   /* of the matrix, as in struct lf_slot */
     enum lf_shard shard;
 };
 

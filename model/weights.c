@@ -23,25 +23,12 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "core/log.h"
-#include "device/cpu/threads.h"
-#include "model/dummy.h"
 #include "model/identity.h"
+#include "model/mxfp4.h"
+#include "model/stage.h"
 #include "model/tied.h"
 
-enum { STAGING_BYTES = 4 * 1024 * 1024, NAME_BYTES = 128, MAX_UNUSED_LINES = 8 };
-
-/* One tensor, or some rows of it, and where they go. */
-struct part {
-    char name[NAME_BYTES];
-    const struct lf_tensor *tensor; /* NULL for dummy weights */
-    uint64_t tensor_row;            /* the first of its rows */
-    int slot_idx;
-    int part_idx;        /* of the slot's parts */
-    int expert;          /* of the slot; 0 where it has none */
-    int row_first;       /* of the slot, or of this expert's matrix */
-    int n_rows, n_in;    /* vectors: n_in 1, rows are elements */
-    enum lf_dtype dtype; /* in the file */
-};
+enum { NAME_BYTES = LF_PART_NAME_BYTES, MAX_UNUSED_LINES = 8 };
 
 /* Where a slot lies. */
 struct target {
@@ -53,7 +40,7 @@ struct lf_weight_layout {
     const struct lf_tensor_set *set;
     const struct lf_program *program;
     bool tied;              /* slots that share another's bytes do */
-    struct part *parts;     /* [n_parts] */
+    struct lf_part *parts;  /* [n_parts] */
     struct target *targets; /* [program->n_slots] */
     int n_parts;
     uint64_t bytes;
@@ -80,15 +67,16 @@ static void bind_name(char out[NAME_BYTES], const char *pattern, const char *suf
     memcpy(out + at, suffix, strlen(suffix) + 1);
 }
 
-/* Whether the shape is this one; n_in 0: of vectors, n_experts 0: of one. */
-static enum lf_status check_shape(const struct lf_tensor *t, const char *name, int n_experts, int n_rows, int n_in,
+enum { SHAPE_N = 4 };
+
+/* Whether the shape is this one; a dimension of 0 is none. */
+static enum lf_status check_shape(const struct lf_tensor *t, const char *name, const int dims[SHAPE_N],
                                   struct lf_err *err)
 {
-    const int dims[] = {n_experts, n_rows, n_in};
-    char have[64], expected[48] = "";
+    char have[64], expected[64] = "";
     int rank = 0;
     bool is_same = true;
-    for (size_t i = 0, at = 0; i < LF_N_ELEMS(dims); i++) {
+    for (size_t i = 0, at = 0; i < SHAPE_N; i++) {
         if (dims[i] == 0) continue;
         is_same &= rank < t->rank && t->shape[rank] == (uint64_t)dims[i];
         at += (size_t)snprintf(expected + at, sizeof(expected) - at, "%s%d", rank++ ? ", " : "", dims[i]);
@@ -144,13 +132,67 @@ static bool is_stacked(const struct lf_slot *slot, int part_idx)
     return slot->n_experts > 0 && !strchr(slot->parts[part_idx].pattern, '@');
 }
 
+static enum lf_status read_dtype(struct lf_part *p, const char *name, struct lf_err *err)
+{
+    if (lf_tensor_dtype(p->tensor, &p->dtype)) return LF_OK;
+    return lf_fail(err, LF_UNSUPPORTED, "tensor %s is of type %s, which is not implemented (BF16, F16, F32 are)", name,
+                   p->tensor->dtype_name);
+}
+
+static enum lf_status check_bytes(const struct lf_tensor *t, const char *name, struct lf_err *err)
+{
+    if (strcmp(t->dtype_name, "U8") == 0) return LF_OK;
+    return lf_fail(err, LF_CORRUPT, "tensor %s is of type %s, expected U8: what MXFP4 is stored in", name,
+                   t->dtype_name);
+}
+
+/* Blocks and scales of all experts in place of their matrices. */
+static enum lf_status bind_mxfp4(struct lf_weight_layout *l, struct lf_part *p, const char *blocks_name,
+                                 const char *scales_name, struct lf_err *err)
+{
+    int n_experts = l->program->slots[p->slot_idx].n_experts, n_groups = p->n_in / LF_MXFP4_GROUP;
+    p->stored = LF_STORED_MXFP4;
+    p->dtype = LF_BF16;
+    p->scales = find_tensor(l->set, scales_name);
+    if (!p->scales)
+        return lf_fail(err, LF_CORRUPT, "tensor %s is missing, of which %s needs the scales", scales_name, blocks_name);
+    if (p->n_in % LF_MXFP4_GROUP != 0)
+        return lf_fail(err, LF_CORRUPT, "tensor %s is MXFP4, in groups of %d, of rows of %d", blocks_name,
+                       (int)LF_MXFP4_GROUP, p->n_in);
+    LF_TRY(check_bytes(p->tensor, blocks_name, err));
+    LF_TRY(check_bytes(p->scales, scales_name, err));
+    LF_TRY(
+        check_shape(p->tensor, blocks_name, (int[SHAPE_N]){n_experts, p->n_rows, n_groups, LF_MXFP4_GROUP_BYTES}, err));
+    return check_shape(p->scales, scales_name, (int[SHAPE_N]){n_experts, p->n_rows, n_groups}, err);
+}
+
+/* The same of a slot whose tensors have columns, or are MXFP4. */
+static enum lf_status bind_columns(struct lf_weight_layout *l, struct lf_part *p, struct lf_err *err)
+{
+    const struct lf_slot *slot = &l->program->slots[p->slot_idx];
+    const char *pattern = slot->parts[p->part_idx].pattern;
+    char name[NAME_BYTES], blocks[NAME_BYTES], scales[NAME_BYTES];
+    bind_name(name, pattern, slot->suffix, slot->layer, p->expert);
+    bind_name(blocks, pattern, "_blocks", slot->layer, p->expert);
+    bind_name(scales, pattern, "_scales", slot->layer, p->expert);
+    p->tensor_row = (uint64_t)p->expert * (uint64_t)p->n_rows;
+    p->tensor = find_tensor(l->set, blocks);
+    if (p->tensor) return bind_mxfp4(l, p, blocks, scales, err);
+    p->stored = LF_STORED_COLUMNS;
+    p->tensor = find_tensor(l->set, name);
+    if (!p->tensor) return lf_fail(err, LF_CORRUPT, "tensor %s is missing, and so is %s", name, blocks);
+    LF_TRY(read_dtype(p, name, err));
+    return check_shape(p->tensor, name, (int[SHAPE_N]){slot->n_experts, p->n_in, p->n_rows}, err);
+}
+
 /* Finds and checks the part's tensor, and where in it the part begins. */
-static enum lf_status bind_tensor(struct lf_weight_layout *l, struct part *p, struct lf_err *err)
+static enum lf_status bind_tensor(struct lf_weight_layout *l, struct lf_part *p, struct lf_err *err)
 {
     const struct lf_slot *slot = &l->program->slots[p->slot_idx];
     bool of_all = is_stacked(slot, p->part_idx);
     char name[NAME_BYTES];
     int n_experts = of_all ? slot->n_experts : 0, n_rows = p->n_rows;
+    if (slot->by_columns) return bind_columns(l, p, err);
     p->tensor = find_whole(l, slot, name);
     if (p->tensor) {
         n_experts = slot->n_experts;
@@ -162,15 +204,12 @@ static enum lf_status bind_tensor(struct lf_weight_layout *l, struct part *p, st
         p->tensor_row = of_all ? (uint64_t)p->expert * (uint64_t)p->n_rows : 0;
     }
     if (!p->tensor) return lf_fail(err, LF_CORRUPT, "tensor %s is missing", name);
-    if (!lf_tensor_dtype(p->tensor, &p->dtype)) {
-        return lf_fail(err, LF_UNSUPPORTED, "tensor %s is of type %s, which is not implemented (BF16, F16, F32 are)",
-                       name, p->tensor->dtype_name);
-    }
-    return check_shape(p->tensor, name, n_experts, n_rows, slot->is_vector ? 0 : p->n_in, err);
+    LF_TRY(read_dtype(p, name, err));
+    return check_shape(p->tensor, name, (int[SHAPE_N]){n_experts, n_rows, slot->is_vector ? 0 : p->n_in}, err);
 }
 
 /* What the part is called where its values are made or hashed. */
-static void name_part(struct part *p, const struct lf_slot *slot)
+static void name_part(struct lf_part *p, const struct lf_slot *slot)
 {
     char suffix[32] = "";
     if (is_stacked(slot, p->part_idx)) snprintf(suffix, sizeof(suffix), ".%d", p->expert);
@@ -184,14 +223,14 @@ static enum lf_status add_part(struct lf_weight_layout *l, const struct lf_hpara
                                int part_idx, int row_first, struct lf_err *err)
 {
     const struct lf_slot *slot = &l->program->slots[slot_idx];
-    struct part *p = &l->parts[l->n_parts];
-    *p = (struct part){.slot_idx = slot_idx,
-                       .part_idx = part_idx,
-                       .expert = expert,
-                       .row_first = row_first,
-                       .n_rows = slot->parts[part_idx].n_rows,
-                       .n_in = slot->n_in,
-                       .dtype = hp->dtype};
+    struct lf_part *p = &l->parts[l->n_parts];
+    *p = (struct lf_part){.slot_idx = slot_idx,
+                          .part_idx = part_idx,
+                          .expert = expert,
+                          .row_first = row_first,
+                          .n_rows = slot->parts[part_idx].n_rows,
+                          .n_in = slot->n_in,
+                          .dtype = hp->dtype};
     name_part(p, slot);
     if (l->set) LF_TRY(bind_tensor(l, p, err));
     enum lf_dtype dtype = slot->is_vector ? LF_F32 : p->dtype;
@@ -201,7 +240,7 @@ static enum lf_status add_part(struct lf_weight_layout *l, const struct lf_hpara
                        lf_dtype_name(dtype), lf_dtype_name(target->dtype));
     }
     target->dtype = dtype;
-    l->file_bytes += (uint64_t)p->n_rows * (uint64_t)p->n_in * lf_dtype_bytes(p->dtype);
+    l->file_bytes += lf_part_file_bytes(p, p->n_rows);
     l->n_parts++;
     return LF_OK;
 }
@@ -236,16 +275,10 @@ static enum lf_status lay_out(struct lf_weight_layout *l, const struct lf_ops *o
     return LF_OK;
 }
 
-static int compare_parts_by_tensor(const void *a, const void *b)
-{
-    const struct part *x = a, *y = b;
-    return (x->tensor > y->tensor) - (x->tensor < y->tensor);
-}
-
 static int compare_parts_by_offset(const void *a, const void *b)
 {
-    const struct lf_tensor *x = ((const struct part *)a)->tensor, *y = ((const struct part *)b)->tensor;
-    uint64_t row = ((const struct part *)a)->tensor_row, other_row = ((const struct part *)b)->tensor_row;
+    const struct lf_tensor *x = ((const struct lf_part *)a)->tensor, *y = ((const struct lf_part *)b)->tensor;
+    uint64_t row = ((const struct lf_part *)a)->tensor_row, other_row = ((const struct lf_part *)b)->tensor_row;
     if (x->file_idx != y->file_idx) return x->file_idx - y->file_idx;
     if (x->offset != y->offset) return (x->offset > y->offset) - (x->offset < y->offset);
     return (row > other_row) - (row < other_row);
@@ -273,20 +306,22 @@ static enum lf_status note_unused(const struct lf_hparams *hp, const struct lf_t
     return LF_OK;
 }
 
-/* Both lists are in the order of the set (by name): one walk finds the tensors that nobody wants. */
-static enum lf_status check_unused(struct lf_weight_layout *l, const struct lf_hparams *hp, struct lf_err *err)
+static enum lf_status check_unused(const struct lf_weight_layout *l, const struct lf_hparams *hp, struct lf_err *err)
 {
-    int part = 0, n_unused = 0;
-    qsort(l->parts, (size_t)l->n_parts, sizeof(*l->parts), compare_parts_by_tensor);
-    for (int i = 0; i < l->set->n_tensors; i++) {
-        const struct lf_tensor *t = &l->set->tensors[i];
-        bool is_used = part < l->n_parts && l->parts[part].tensor == t;
-        if (!is_used) LF_TRY(note_unused(hp, t, &n_unused, err));
-        while (part < l->n_parts && l->parts[part].tensor == t) part++;
+    const struct lf_tensor *tensors = l->set->tensors;
+    enum lf_status status = LF_OK;
+    int n_unused = 0;
+    bool *is_used = calloc((size_t)l->set->n_tensors + 1, sizeof(*is_used));
+    if (!is_used) return lf_fail(err, LF_NO_MEMORY, "no memory for a list of %d tensors", l->set->n_tensors);
+    for (int i = 0; i < l->n_parts; i++) {
+        is_used[l->parts[i].tensor - tensors] = true;
+        if (l->parts[i].scales) is_used[l->parts[i].scales - tensors] = true;
     }
+    for (int i = 0; i < l->set->n_tensors && status == LF_OK; i++)
+        if (!is_used[i]) status = note_unused(hp, &tensors[i], &n_unused, err);
     if (n_unused > MAX_UNUSED_LINES) LF_WARN("%d tensors in all take no part and are not loaded", n_unused);
-    qsort(l->parts, (size_t)l->n_parts, sizeof(*l->parts), compare_parts_by_offset);
-    return LF_OK;
+    free(is_used);
+    return status;
 }
 
 /* The tensor of a slot that one tensor fills; NULL: there is none. */
@@ -342,7 +377,10 @@ enum lf_status lf_weight_layout_make(struct lf_weight_layout **out, const struct
     LF_TRY_GOTO(settle_ties(l, err), fail);
     LF_TRY_GOTO(add_parts(l, hp, err), fail);
     LF_TRY_GOTO(lay_out(l, ops, err), fail);
-    if (set) LF_TRY_GOTO(check_unused(l, hp, err), fail);
+    if (set) {
+        LF_TRY_GOTO(check_unused(l, hp, err), fail);
+        qsort(l->parts, (size_t)l->n_parts, sizeof(*l->parts), compare_parts_by_offset);
+    }
     *out = l;
     return LF_OK;
 fail:
@@ -391,83 +429,15 @@ struct loader {
     const struct lf_weight_layout *layout;
     const struct lf_model_opts *opts;
     struct lf_weights *w;
-    char *staging;  /* [STAGING_BYTES] rows as they stand in the file */
-    char *ordered;  /* [STAGING_BYTES] some of them in the order of the slot; NULL until they are needed */
-    float *widened; /* [STAGING_BYTES / 2] elements of a vector as float */
+    struct lf_stage stage;
+    char *ordered;  /* [LF_STAGE_BYTES] staged rows in the order of the slot; NULL until they are needed */
+    float *widened; /* [LF_STAGE_BYTES / 2] elements of a vector as float */
     struct lf_tensor_hash *hashes; /* [n_parts]; NULL: not asked for */
-    int fd, file_idx;
-    uint64_t done; /* bytes */
+    uint64_t done;                 /* bytes */
 };
-
-/* Makes the part's file the open one. */
-static enum lf_status turn_to_file(struct loader *ld, int file_idx, struct lf_err *err)
-{
-    const struct lf_tensor_file *file = &ld->layout->set->files[file_idx];
-    uint64_t size;
-    if (ld->fd >= 0 && ld->file_idx == file_idx) return LF_OK;
-    if (ld->fd >= 0) close(ld->fd);
-    ld->fd = -1;
-    LF_TRY(lf_file_open(&ld->fd, &size, file->path, err));
-    ld->file_idx = file_idx;
-    if (size != file->size) {
-        return lf_fail(err, LF_CORRUPT, "%s had %" PRIu64 " bytes a moment ago and has %" PRIu64 ": it was changed",
-                       file->path, file->size, size);
-    }
-    return LF_OK;
-}
-
-/* Random rows of a part, by the device's threads: an 8B model has 16 GB of them. */
-struct dummy_job {
-    const struct loader *ld;
-    const struct part *part;
-    int row, n_rows, n_tasks;
-};
-
-static void dummy_task(void *ctx, int task_idx, int worker_idx)
-{
-    (void)worker_idx;
-    const struct dummy_job *job = ctx;
-    const struct part *p = job->part;
-    int first = (int)((int64_t)job->n_rows * task_idx / job->n_tasks);
-    int end = (int)((int64_t)job->n_rows * (task_idx + 1) / job->n_tasks);
-    size_t row_bytes = (size_t)p->n_in * lf_dtype_bytes(p->dtype);
-    lf_dummy_fill(job->ld->staging + (size_t)first * row_bytes, p->dtype, p->name, job->ld->opts->dummy_seed, p->n_in,
-                  job->row + first, end - first);
-}
-
-/* Rows [row, row + n_rows) of a part into the staging buffer. */
-static enum lf_status stage_rows(struct loader *ld, const struct part *p, int row, int n_rows, size_t row_bytes,
-                                 struct lf_err *err)
-{
-    size_t bytes = (size_t)n_rows * row_bytes;
-    if (!p->tensor) {
-        struct lf_threads *threads = lf_device_threads(ld->dev);
-        struct dummy_job job = {.ld = ld, .part = p, .row = row, .n_rows = n_rows};
-        job.n_tasks = LF_MIN(n_rows, lf_threads_n(threads));
-        lf_threads_run(threads, job.n_tasks, dummy_task, &job);
-        return LF_OK;
-    }
-    LF_TRY(turn_to_file(ld, p->tensor->file_idx, err));
-    return lf_file_pread(ld->fd, ld->staging, bytes, p->tensor->offset + (p->tensor_row + (uint64_t)row) * row_bytes,
-                         ld->layout->set->files[ld->file_idx].path, err);
-}
-
-/* Rows of a part at once: whole pieces of its hash. */
-static int rows_at_once(const struct part *p, size_t row_bytes)
-{
-    int n = (int)LF_MIN((size_t)STAGING_BYTES / row_bytes, (size_t)p->n_rows), piece = lf_hash_piece_rows(row_bytes);
-    return n == p->n_rows ? n : n / piece * piece;
-}
-
-static void hash_end(struct loader *ld, const struct part *p, struct lf_sha256 *sha)
-{
-    struct lf_tensor_hash *h = &ld->hashes[p - ld->layout->parts];
-    *h = (struct lf_tensor_hash){.name = p->name, .dtype = p->dtype, .n_rows = p->n_rows, .n_in = p->n_in};
-    lf_sha256_final(sha, h->sha);
-}
 
 /* n rows from row `row` of a part on, as the slot has them, to where they belong. */
-static void store_rows(struct loader *ld, const struct part *p, int row, int n, const void *rows)
+static void store_rows(struct loader *ld, const struct lf_part *p, int row, int n, const void *rows)
 {
     const struct lf_weight *w = &ld->w->of[p->slot_idx];
     const struct lf_slot *slot = &ld->layout->program->slots[p->slot_idx];
@@ -484,18 +454,18 @@ static void store_rows(struct loader *ld, const struct part *p, int row, int n, 
 
 /* The same of the staged rows [row, row + n) of a part whose rows have another order in the file: whatever stands side
  * by side in the slot goes there at once. */
-static enum lf_status store_reordered(struct loader *ld, const struct part *p, int row, int n, struct lf_err *err)
+static enum lf_status store_reordered(struct loader *ld, const struct lf_part *p, int row, int n, struct lf_err *err)
 {
     const struct lf_slot_part *order = &ld->layout->program->slots[p->slot_idx].parts[p->part_idx];
     size_t row_bytes = (size_t)p->n_in * lf_dtype_bytes(p->dtype);
     int n_run = 0;
-    if (!ld->ordered) ld->ordered = malloc(STAGING_BYTES);
+    if (!ld->ordered) ld->ordered = malloc(LF_STAGE_BYTES);
     if (!ld->ordered) return lf_fail(err, LF_NO_MEMORY, "no memory for reading weights");
     for (int to = 0; to < p->n_rows; to++) {
         int from = lf_row_order_source(order, to) - row;
         bool is_staged = from >= 0 && from < n;
         if (is_staged)
-            memcpy(ld->ordered + (size_t)n_run++ * row_bytes, ld->staging + (size_t)from * row_bytes, row_bytes);
+            memcpy(ld->ordered + (size_t)n_run++ * row_bytes, ld->stage.rows + (size_t)from * row_bytes, row_bytes);
         if (n_run == 0 || (is_staged && to + 1 < p->n_rows)) continue;
         store_rows(ld, p, is_staged ? to + 1 - n_run : to - n_run, n_run, ld->ordered);
         n_run = 0;
@@ -503,27 +473,25 @@ static enum lf_status store_reordered(struct loader *ld, const struct part *p, i
     return LF_OK;
 }
 
-static enum lf_status load_part(struct loader *ld, const struct part *p, struct lf_err *err)
+static enum lf_status load_part(struct loader *ld, const struct lf_part *p, struct lf_err *err)
 {
     const struct lf_slot *slot = &ld->layout->program->slots[p->slot_idx];
     bool is_ordered = slot->parts[p->part_idx].order == LF_ROWS_AS_STORED;
-    size_t row_bytes = (size_t)p->n_in * lf_dtype_bytes(p->dtype);
-    struct lf_sha256 sha;
-    int n_max = rows_at_once(p, row_bytes);
-    LF_ASSERT(n_max > 0);
-    lf_sha256_init(&sha);
+    int n_max = lf_stage_begin(&ld->stage, p);
     for (int row = 0; row < p->n_rows; row += n_max) {
         int n = LF_MIN(n_max, p->n_rows - row);
-        LF_TRY(stage_rows(ld, p, row, n, row_bytes, err));
-        if (ld->hashes) lf_hash_rows(&sha, lf_device_threads(ld->dev), ld->staging, n, row_bytes);
+        LF_TRY(lf_stage_rows(&ld->stage, p, row, n, err));
         if (is_ordered)
-            store_rows(ld, p, row, n, ld->staging);
+            store_rows(ld, p, row, n, ld->stage.rows);
         else
             LF_TRY(store_reordered(ld, p, row, n, err));
-        ld->done += (uint64_t)n * row_bytes;
+        ld->done += lf_part_file_bytes(p, n);
         if (ld->opts->progress) ld->opts->progress(ld->opts->progress_ctx, ld->done, ld->layout->file_bytes);
     }
-    if (ld->hashes) hash_end(ld, p, &sha);
+    if (!ld->hashes) return LF_OK;
+    struct lf_tensor_hash *h = &ld->hashes[p - ld->layout->parts];
+    *h = (struct lf_tensor_hash){.name = p->name, .dtype = p->dtype, .n_rows = p->n_rows, .n_in = p->n_in};
+    lf_stage_end(&ld->stage, p, h->sha);
     return LF_OK;
 }
 
@@ -531,13 +499,13 @@ enum lf_status lf_weights_load(struct lf_weights *out, struct lf_device *dev, co
                                const struct lf_model_opts *opts, struct lf_err *err)
 {
     struct lf_weights w = {0};
-    struct loader ld = {.dev = dev, .ops = lf_device_ops(dev), .layout = layout, .opts = opts, .w = &w, .fd = -1};
+    struct loader ld = {.dev = dev, .ops = lf_device_ops(dev), .layout = layout, .opts = opts, .w = &w};
     enum lf_status status;
+    LF_TRY(lf_stage_init(&ld.stage, dev, layout->set, opts->dummy_seed, opts->hash_weights, err));
     w.of = calloc((size_t)layout->program->n_slots, sizeof(*w.of));
-    ld.staging = malloc(STAGING_BYTES);
-    ld.widened = malloc((size_t)STAGING_BYTES / 2 * sizeof(float));
+    ld.widened = malloc((size_t)LF_STAGE_BYTES / 2 * sizeof(float));
     if (opts->hash_weights) ld.hashes = calloc((size_t)layout->n_parts, sizeof(*ld.hashes));
-    if (!w.of || !ld.staging || !ld.widened || (opts->hash_weights && !ld.hashes)) {
+    if (!w.of || !ld.widened || (opts->hash_weights && !ld.hashes)) {
         status = lf_fail(err, LF_NO_MEMORY, "no memory for reading weights");
         goto done;
     }
@@ -547,8 +515,7 @@ enum lf_status lf_weights_load(struct lf_weights *out, struct lf_device *dev, co
     if (ld.hashes) lf_hash_tensors(ld.hashes, layout->n_parts, w.sha);
     status = LF_OK;
 done:
-    if (ld.fd >= 0) close(ld.fd);
-    free(ld.staging);
+    lf_stage_deinit(&ld.stage);
     free(ld.ordered);
     free(ld.widened);
     free(ld.hashes);
