@@ -52,6 +52,7 @@ struct lf_hparams {
     bool qkv_bias, o_bias, mlp_bias;
     bool qk_norm;
     int n_experts, experts_per_token, expert_intermediate; /* of the layers that have experts; 0: none has */
+    float swiglu_limit;                                    /* of LF_ACT_SWIGLU_OAI */
     bool norm_topk;                  /* the weights of the experts that compute a token sum to 1 */
     struct lf_layer_hparams *layers; /* [n_layers] owned */
     struct lf_rope_opts ropes[LF_ROPES_N];

@@ -26,6 +26,7 @@ struct lf_arch {
     bool mlp_bias;       /* the key counts */
     bool qk_norm;
     bool norm_plus_1;        /* norms multiply by 1 + w */
+    bool sinks;              /* self_attn.sinks: a number of each head joins the denominator (attention.h) */
     bool stacked;            /* q, k and v are one tensor of the files, and so are gate and up */
     bool stacked_gate_up;    /* gate and up alone are */
     bool own_code;           /* its repositories carry (auto_map) a copy of the code that transformers has for it */
@@ -36,7 +37,7 @@ struct lf_arch {
     /* layer_types says which layers have the window; where it is missing each so many-th has not, or as
      * sliding_window_pattern has it. 0: all are alike. */
     int full_every;
-    bool mxfp4; /* experts may be in MXFP4 (weights.c finds out of which tensors) */
+    bool mxfp4;                   /* experts may be in MXFP4 (weights.c finds out of which tensors) */
     double rope_theta;            /* default; 0: 10,000 */
     double partial_rotary_factor; /* default; 0: 1 */
     bool rope_interleaved;        /* pairs are (2i, 2i + 1): rows of q and k are put in another order (decoder.h) */
@@ -65,9 +66,9 @@ void lf_llama_record(struct lf_recorder *r);
 void lf_llama_record_with(struct lf_recorder *r, lf_record_mlp *mlp);
 int lf_llama_mlp(struct lf_recorder *r, int layer, int x);
 
-extern const struct lf_arch lf_arch_gemma3, lf_arch_gemma3_text, lf_arch_glm4, lf_arch_granite, lf_arch_llama,
-    lf_arch_ministral3, lf_arch_mistral3_ministral3, lf_arch_mistral, lf_arch_mistral3, lf_arch_mixtral, lf_arch_olmo2,
-    lf_arch_olmo3, lf_arch_phi3, lf_arch_qwen2, lf_arch_qwen3, lf_arch_qwen3_moe, lf_arch_smollm3;
+extern const struct lf_arch lf_arch_gemma3, lf_arch_gemma3_text, lf_arch_glm4, lf_arch_gpt_oss, lf_arch_granite,
+    lf_arch_llama, lf_arch_ministral3, lf_arch_mistral, lf_arch_mistral3, lf_arch_mistral3_ministral3, lf_arch_mixtral,
+    lf_arch_olmo2, lf_arch_olmo3, lf_arch_phi3, lf_arch_qwen2, lf_arch_qwen3, lf_arch_qwen3_moe, lf_arch_smollm3;
 
 /* All of them, NULL behind the last. */
 extern const struct lf_arch *const lf_archs[];

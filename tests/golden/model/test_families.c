@@ -57,7 +57,10 @@ static const struct {
               {"gemma3-f32", false},
               {"gemma3-bf16", true},
               {"gemma3-vision-bf16", true},
-              {"gemma3-vision-f32", false}};
+              {"gemma3-vision-f32", false},
+              {"gpt-oss-mxfp4", true},
+              {"gpt-oss-bf16", true},
+              {"gpt-oss-f32", false}};
 
 struct expected {
     struct lf_buf bytes;
