@@ -14,7 +14,7 @@ struct model_tensor {
     const char *dtype; /* as the format spells it */
     size_t elem_bytes;
     int rank;
-    int shape[3];
+    int shape[4];
     bool absent;
     const char *values_of; /* has the values of the tensor of this name, or of those of several with '|' between them,
                               in equal shares, one behind the other; NULL: its own */
@@ -29,7 +29,7 @@ static inline struct model_tensor *model_dir_add(struct model_dir *m, const char
 {
     assert_true(m->n < MODEL_TENSORS_N);
     struct model_tensor *t = &m->tensors[m->n++];
-    *t = (struct model_tensor){.dtype = "F32", .elem_bytes = 4, .rank = cols ? 2 : 1, .shape = {rows, cols, 0}};
+    *t = (struct model_tensor){.dtype = "F32", .elem_bytes = 4, .rank = cols ? 2 : 1, .shape = {rows, cols}};
     snprintf(t->name, sizeof(t->name), "%s", name);
     return t;
 }
@@ -92,6 +92,7 @@ static inline void model_tensor_bytes(const struct model_tensor *t, struct lf_bu
         float x = model_tensor_value(name, i % (n / n_names));
         enum lf_dtype dtype = strcmp(t->dtype, "F32") == 0 ? LF_F32 : (strcmp(t->dtype, "F16") == 0 ? LF_F16 : LF_BF16);
         if (t->elem_bytes == lf_dtype_bytes(dtype)) lf_from_f32(raw, dtype, &x, 1);
+        if (t->elem_bytes == 1) raw[0] = (char)(126 + (int)(32 * x)); /* small as a scale of MXFP4 too */
         lf_buf_append(out, raw, t->elem_bytes);
     }
 }

@@ -102,6 +102,13 @@ static const char *const configs[] = {
     " \"layer_types\": [\"full_attention\", \"sliding_attention\"], \"rope_parameters\": {"
     " \"full_attention\": {\"rope_type\": \"linear\", \"factor\": 8.0, \"rope_theta\": 1e6},"
     " \"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 1e4}}}}",
+    "{\"architectures\": [\"GptOssForCausalLM\"], \"model_type\": \"gpt_oss\", " REST ", \"rope_theta\": 150000,"
+    " \"layer_types\": [\"sliding_attention\", \"full_attention\"], \"sliding_window\": 128, \"swiglu_limit\": 7.0,"
+    " \"swiglu_alpha\": 1.702, \"experts_per_token\": 4, \"num_experts_per_tok\": 4, \"num_local_experts\": 32,"
+    " \"initial_context_length\": 4096, \"router_aux_loss_coef\": 0.9, \"output_router_logits\": false,"
+    " \"quantization_config\": {\"quant_method\": \"mxfp4\", \"modules_to_not_convert\": [\"lm_head\"]},"
+    " \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 32.0, \"original_max_position_embeddings\": 64,"
+    " \"beta_fast\": 32.0, \"beta_slow\": 1.0, \"truncate\": false}}",
 };
 
 static const char *const no_lists[2] = {"", ""};

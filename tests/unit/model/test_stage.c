@@ -1,0 +1,197 @@
+#include "model/stage.h"
+
+#include "core/mix.h"
+#include "device/cpu/threads.h"
+#include "model/identity.h"
+#include "model/mxfp4.h"
+#include "tests/support/temp_dir.h"
+
+/* More rows than there is room for at once, and an expert before the one that is read. */
+enum { ROWS = 1100, N_IN = 2048, GROUPS = N_IN / LF_MXFP4_GROUP, AT_ONCE = LF_STAGE_BYTES / (2 * N_IN) };
+enum {
+    PLAIN_BYTES = 2 * ROWS * N_IN * 2,
+    BLOCKS_BYTES = 2 * ROWS * GROUPS * LF_MXFP4_GROUP_BYTES,
+    SCALES_BYTES = 2 * ROWS * GROUPS,
+    DATA_BYTES = PLAIN_BYTES + BLOCKS_BYTES + SCALES_BYTES
+};
+
+struct fixture {
+    struct temp_dir dir;
+    struct lf_device *dev;
+    struct lf_tensor_set set;
+    struct lf_part rows, columns, mxfp4;
+    uint8_t *data; /* of the file: a tensor that is read as rows and as columns, blocks, scales */
+};
+
+static void write_file(const struct fixture *f, const char *name)
+{
+    char header[512];
+    int n = snprintf(header, sizeof header,
+                     "{\"blocks\":{\"dtype\":\"U8\",\"shape\":[2,%d,%d,16],\"data_offsets\":[%d,%d]},"
+                     "\"plain\":{\"dtype\":\"BF16\",\"shape\":[2,%d,%d],\"data_offsets\":[0,%d]},"
+                     "\"scales\":{\"dtype\":\"U8\",\"shape\":[2,%d,%d],\"data_offsets\":[%d,%d]}}",
+                     ROWS, GROUPS, PLAIN_BYTES, PLAIN_BYTES + BLOCKS_BYTES, N_IN, ROWS, PLAIN_BYTES, ROWS, GROUPS,
+                     PLAIN_BYTES + BLOCKS_BYTES, DATA_BYTES);
+    uint8_t *bytes = malloc(8 + (size_t)n + DATA_BYTES);
+    assert_non_null(bytes);
+    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)((uint64_t)n >> (8 * i));
+    memcpy(bytes + 8, header, (size_t)n);
+    memcpy(bytes + 8 + n, f->data, DATA_BYTES);
+    temp_dir_write(&f->dir, name, bytes, 8 + (size_t)n + DATA_BYTES);
+    free(bytes);
+}
+
+static struct lf_part part_of(const struct fixture *f, enum lf_stored stored, const char *tensor, int expert)
+{
+    struct lf_part p = {.name = "w",
+                        .stored = stored,
+                        .tensor = lf_tensor_find(&f->set, lf_str_c(tensor)),
+                        .tensor_row = (uint64_t)expert * ROWS,
+                        .expert = expert,
+                        .n_rows = ROWS,
+                        .n_in = N_IN,
+                        .dtype = LF_BF16};
+    if (stored == LF_STORED_MXFP4) p.scales = lf_tensor_find(&f->set, LF_STR("scales"));
+    assert_non_null(p.tensor);
+    return p;
+}
+
+static int setup(void **state)
+{
+    struct lf_err err;
+    struct lf_device_opts opts = {.name = "cpu", .n_threads = 2, .max_isa = -1};
+    struct fixture *f = calloc(1, sizeof(*f));
+    assert_non_null(f);
+    f->dir = temp_dir_make();
+    f->data = malloc(DATA_BYTES);
+    assert_non_null(f->data);
+    for (size_t i = 0; i < DATA_BYTES; i++) f->data[i] = (uint8_t)lf_random64(5, i);
+    write_file(f, "model.safetensors");
+    assert_int_equal(lf_device_open(&f->dev, &opts, &err), LF_OK);
+    if (lf_tensor_set_open(&f->set, f->dir.path, &err) != LF_OK) fail_msg("%s", err.message);
+    f->rows = part_of(f, LF_STORED_ROWS, "plain", 1);
+    f->columns = part_of(f, LF_STORED_COLUMNS, "plain", 1);
+    f->mxfp4 = part_of(f, LF_STORED_MXFP4, "blocks", 1);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    lf_tensor_set_close(&f->set);
+    lf_device_close(f->dev);
+    temp_dir_remove(&f->dir);
+    free(f->data);
+    free(f);
+    return 0;
+}
+
+/* All rows of a part, the caller's; sha may be NULL. */
+static uint16_t *read_all(const struct fixture *f, const struct lf_part *p, uint8_t *sha)
+{
+    struct lf_stage s;
+    struct lf_err err;
+    uint16_t *out = malloc((size_t)ROWS * N_IN * sizeof(*out));
+    assert_non_null(out);
+    assert_int_equal(lf_stage_init(&s, f->dev, &f->set, 0, sha != NULL, &err), LF_OK);
+    int n_max = lf_stage_begin(&s, p), n_steps = 0;
+    assert_true(n_max > 0 && n_max <= AT_ONCE);
+    for (int row = 0; row < ROWS; row += n_max, n_steps++) {
+        int n = n_max < ROWS - row ? n_max : ROWS - row;
+        if (lf_stage_rows(&s, p, row, n, &err) != LF_OK) fail_msg("%s", err.message);
+        memcpy(out + (size_t)row * N_IN, s.rows, (size_t)n * N_IN * sizeof(*out));
+    }
+    assert_true(n_steps > 1);
+    if (sha) lf_stage_end(&s, p, sha);
+    lf_stage_deinit(&s);
+    return out;
+}
+
+static void an_expert_is_read_whichever_way_it_stands(void **state)
+{
+    struct fixture *f = *state;
+    const uint16_t *plain = (const uint16_t *)(const void *)(f->data + PLAIN_BYTES / 2);
+    const uint8_t *blocks = f->data + PLAIN_BYTES + BLOCKS_BYTES / 2;
+    const uint8_t *scales = f->data + PLAIN_BYTES + BLOCKS_BYTES + SCALES_BYTES / 2;
+    uint16_t *rows = read_all(f, &f->rows, NULL), *columns = read_all(f, &f->columns, NULL);
+    uint16_t *mxfp4 = read_all(f, &f->mxfp4, NULL), *want = malloc((size_t)ROWS * N_IN * sizeof(*want));
+    assert_non_null(want);
+    assert_memory_equal(rows, plain, (size_t)ROWS * N_IN * sizeof(*rows));
+    for (size_t r = 0; r < ROWS; r++)
+        for (size_t k = 0; k < N_IN; k++) want[r * N_IN + k] = plain[k * ROWS + r];
+    assert_memory_equal(columns, want, (size_t)ROWS * N_IN * sizeof(*want));
+    lf_mxfp4_expand(want, blocks, scales, (size_t)ROWS * GROUPS);
+    assert_memory_equal(mxfp4, want, (size_t)ROWS * N_IN * sizeof(*want));
+    assert_int_equal(lf_part_file_bytes(&f->columns, ROWS), PLAIN_BYTES / 2);
+    assert_int_equal(lf_part_file_bytes(&f->mxfp4, ROWS), (BLOCKS_BYTES + SCALES_BYTES) / 2);
+    free(rows);
+    free(columns);
+    free(mxfp4);
+    free(want);
+}
+
+/* Of rows as they stand in a file, as identity.h has it. */
+static void hash_plainly(const uint8_t *rows, int n_rows, size_t row_bytes, uint8_t out[LF_SHA256_BYTES])
+{
+    struct lf_sha256 sha;
+    int n = (int)(65536 / row_bytes);
+    lf_sha256_init(&sha);
+    for (int row = 0; row < n_rows; row += n) {
+        uint8_t piece[LF_SHA256_BYTES];
+        int end = row + n < n_rows ? row + n : n_rows;
+        lf_sha256(rows + (size_t)row * row_bytes, (size_t)(end - row) * row_bytes, piece);
+        lf_sha256_update(&sha, piece, sizeof(piece));
+    }
+    lf_sha256_final(&sha, out);
+}
+
+static void the_hash_is_of_what_stands_in_the_file(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t want[LF_SHA256_BYTES], got[LF_SHA256_BYTES], both[2][LF_SHA256_BYTES];
+    free(read_all(f, &f->rows, got));
+    hash_plainly(f->data + PLAIN_BYTES / 2, ROWS, 2 * N_IN, want);
+    assert_memory_equal(got, want, sizeof(want));
+    free(read_all(f, &f->columns, got));
+    hash_plainly(f->data + PLAIN_BYTES / 2, N_IN, 2 * ROWS, want);
+    assert_memory_equal(got, want, sizeof(want));
+    free(read_all(f, &f->mxfp4, got));
+    hash_plainly(f->data + PLAIN_BYTES + BLOCKS_BYTES / 2, ROWS, (size_t)GROUPS * LF_MXFP4_GROUP_BYTES, both[0]);
+    hash_plainly(f->data + PLAIN_BYTES + BLOCKS_BYTES + SCALES_BYTES / 2, ROWS, GROUPS, both[1]);
+    lf_sha256(both, sizeof(both), want);
+    assert_memory_equal(got, want, sizeof(want));
+}
+
+static void expect_error(const struct fixture *f, const struct lf_part *p, enum lf_status want, const char *says)
+{
+    struct lf_stage s;
+    struct lf_err err;
+    assert_int_equal(lf_stage_init(&s, f->dev, &f->set, 0, false, &err), LF_OK);
+    enum lf_status status = lf_stage_rows(&s, p, 0, lf_stage_begin(&s, p), &err);
+    assert_int_equal(status, want);
+    if (!strstr(err.message, says)) fail_msg("\"%s\" lacks \"%s\"", err.message, says);
+    lf_stage_deinit(&s);
+}
+
+static void a_file_that_was_changed_is_an_error(void **state)
+{
+    struct fixture *f = *state;
+    char path[512];
+    temp_dir_path(&f->dir, "model.safetensors", path);
+    assert_int_equal(truncate(path, 4096), 0);
+    expect_error(f, &f->columns, LF_CORRUPT, "it was changed");
+    expect_error(f, &f->mxfp4, LF_CORRUPT, "it was changed");
+    temp_dir_delete(&f->dir, "model.safetensors");
+    expect_error(f, &f->mxfp4, LF_NOT_FOUND, "model.safetensors");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {TEST(an_expert_is_read_whichever_way_it_stands),
+                                       TEST(the_hash_is_of_what_stands_in_the_file),
+                                       TEST(a_file_that_was_changed_is_an_error)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
