@@ -22,6 +22,10 @@ QWEN = LLAMA3.replace("{1,3}", "")
 TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?"
           r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+"
           r"|\s+(?!\S)|\s+")
+# of gpt-oss: Tekken's with three digits at once and a contraction behind a word
+O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+         r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 DEEPSEEK = (r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+"
             r"[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 SPECIALS = ["<|begin|>", "<|end|>", "<|im_start|>", "<|im_end|>"]
@@ -77,6 +81,13 @@ def qwen(prose):
 def tekken(prose):
     letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     return byte_level(prose, pre_tokenizers.Sequence([split(TEKKEN), letters]), ignore_merges=True)
+
+
+def o200k(prose):
+    letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer = byte_level(prose, pre_tokenizers.Sequence([split(O200K), letters]))
+    tokenizer.add_special_tokens(["<|start|>", "<|channel|>", "<|message|>", "<|return|>", "<|call|>"])
+    return tokenizer
 
 
 def deepseek(prose):
@@ -224,7 +235,7 @@ def golden_sp(directory, prose):
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
     prose = open(sys.argv[1], encoding="utf-8").read()[5000:400000]
-    for make in (llama3, gpt2, qwen, tekken, deepseek, falcon, llama2, metaspace, words):
+    for make in (llama3, gpt2, qwen, tekken, o200k, deepseek, falcon, llama2, metaspace, words):
         directory = os.path.join(here, "like-" + make.__name__)
         os.makedirs(directory, exist_ok=True)
         with open(os.path.join(directory, "tokenizer.json"), "w", encoding="utf-8") as f:

@@ -3,9 +3,9 @@
 #include "core/json.h"
 #include "tests/unit/tokenizer/support.h"
 
-static const char *const kinds[] = {"like-llama2", "like-llama3",   "like-gpt2",   "like-qwen",
-                                    "like-tekken", "like-deepseek", "like-falcon", "like-metaspace",
-                                    "like-words",  "sp-bpe",        "sp-unigram",  "sp-suffix"};
+static const char *const kinds[] = {"like-llama2", "like-llama3",   "like-gpt2",   "like-qwen",      "like-tekken",
+                                    "like-o200k",  "like-deepseek", "like-falcon", "like-metaspace", "like-words",
+                                    "sp-bpe",      "sp-unigram",    "sp-suffix"};
 
 static void read_ids(struct lf_ids *out, struct lf_json_value list)
 {
