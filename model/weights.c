@@ -4,10 +4,10 @@
  * parts, each one tensor and the rows of a slot that it fills; sizes, checks, loading and dummy weights all walk that
  * list. Of experts each has its own parts: where the files hold all of them in one tensor, a part is some rows of it,
  * under the name that a tensor of that expert alone would have. So a model is the same, and so is its hash, whichever
- * way it was saved.
+ * way it was saved; but for columns and MXFP4, whose hash is of what stands in the file.
  *
- * Matrices keep the element type of the file; vectors (norms, biases) become float. Files are read front to back
- * through one staging buffer, so nothing is held twice and the reading is sequential.
+ * Matrices keep the element type of the file, MXFP4 becomes bf16; vectors (norms, biases) become float. Files are read
+ * front to back through one staging buffer (stage.h), so nothing is held twice and the reading is sequential.
  *
  * A checkpoint of the bare model (without its head) has the same names without "model." before them, one of a model
  * that also sees has more before it: a name is looked for as its slot has it, then so (prefixes).

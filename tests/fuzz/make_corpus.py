@@ -114,7 +114,15 @@ def model_dirs():
             '"max_position_embeddings":256,"rms_norm_eps":1e-6,"rope_theta":1e6,"use_sliding_window":true,'
             '"sliding_window":64,"max_window_layers":1,"rope_scaling":{"type":"yarn","factor":4.0,'
             '"original_max_position_embeddings":64},"tie_word_embeddings":true,"torch_dtype":"bfloat16"}')
+    gpt_oss = ('{"architectures":["GptOssForCausalLM"],"model_type":"gpt_oss","hidden_act":"silu","hidden_size":64,'
+               '"intermediate_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":32,'
+               '"vocab_size":50,"max_position_embeddings":256,"rms_norm_eps":1e-5,"rope_theta":150000,"sliding_window":128,'
+               '"layer_types":["sliding_attention","full_attention"],"rope_scaling":{"rope_type":"yarn","factor":32.0,'
+               '"original_max_position_embeddings":64,"beta_fast":32.0,"beta_slow":1.0,"truncate":false},'
+               '"num_local_experts":8,"num_experts_per_tok":2,"experts_per_token":2,"swiglu_limit":7.0,'
+               '"quantization_config":{"quant_method":"mxfp4","modules_to_not_convert":["lm_head"]},"eos_token_id":2}')
     index = '{"metadata":{"total_size":8},"weight_map":{"a":"s.safetensors","b":"s.safetensors"}}'
+    put("model_dir", "gpt-oss", gpt_oss, '{"eos_token_id":[2,4]}', index)
     put("model_dir", "llama", llama, '{"eos_token_id":[2,4],"temperature":0.6}', index)
     put("model_dir", "qwen2", qwen, "{}", index)
     put("model_dir", "wrong-shard", llama, "{}", '{"weight_map":{"a":"../s.safetensors"}}')
