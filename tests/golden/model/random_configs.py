@@ -205,6 +205,15 @@ def ministral3(rng, c):
             "rope_parameters": {"rope_theta": theta(rng), "llama_4_scaling_beta": pick(rng, 0.1, 0.7), **scaled}}
 
 
+def gpt_oss(rng, c):
+    more = {**experts(rng, "num_local_experts"), "sliding_window": window(rng), "attention_bias": chance(rng, 0.8), "swiglu_limit": pick(rng, 0.3, 1.0, 7.0)}
+    if chance(rng):
+        more["layer_types"] = layer_types(rng, c)
+    if chance(rng):  # as the hub has it
+        return {**more, "rope_theta": theta(rng), "rope_scaling": scaling(rng) or {"rope_type": "default"}}
+    return {**more, "rope_parameters": {"rope_type": "default", "rope_theta": theta(rng), **(scaling(rng) or {})}}
+
+
 class Family(NamedTuple):
     architecture: str
     model_type: str
@@ -219,6 +228,7 @@ FAMILIES = {
     "qwen3": Family("Qwen3ForCausalLM", "qwen3", qwen3),
     "qwen3_moe": Family("Qwen3MoeForCausalLM", "qwen3_moe", qwen3_moe, has_router=True),
     "mixtral": Family("MixtralForCausalLM", "mixtral", mixtral, has_router=True),
+    "gpt_oss": Family("GptOssForCausalLM", "gpt_oss", gpt_oss, has_router=True),
     "phi3": Family("Phi3ForCausalLM", "phi3", phi3),
     "smollm3": Family("SmolLM3ForCausalLM", "smollm3", smollm3),
     "olmo2": Family("Olmo2ForCausalLM", "olmo2", olmo2),
