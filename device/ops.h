@@ -130,8 +130,6 @@ struct lf_gather_params { /* out[i, :] = x[rows[i], :] */
 
 struct lf_ops {
     const char *name; /* of the ISA or device, for logs */
-    bool plain_only;  /* scales are 1, norms have a weight and act_dtype out, the act is SiLU, and there is no softcap:
-                         programs that ask for more are refused */
 
     /* Bytes of a packed [n_out, n_in] matrix: a closed formula, the same that the memory plan adds up. */
     uint64_t (*weight_bytes)(enum lf_dtype dtype, int n_out, int n_in);

@@ -15,33 +15,14 @@ enum lf_status lf_program_record(struct lf_program *out, const struct lf_hparams
     return status;
 }
 
-/* What the op asks for beyond the plain ops of a device (lf_ops.plain_only); NULL: nothing. */
-static const char *beyond_plain(const struct lf_program *p, const struct lf_op *op)
-{
-    bool has_norm = op->kind == LF_OP_RMSNORM;
-    if (op->kind == LF_OP_EMBED && op->scale != 1) return "an embedding that is scaled";
-    if (has_norm && op->weight[LF_OP_NORM] == LF_NONE) return "norms without a weight";
-    if (has_norm && p->values[op->out[LF_OP_Y]].is_float) return "norms of what is added to the residual stream";
-    if (lf_op_has_gemm(op->kind) && op->alpha != 1) return "matrices whose results are scaled";
-    if (op->kind == LF_OP_GATE_MUL && op->act != LF_ACT_SILU) return "activations other than SiLU";
-    if ((op->kind == LF_OP_ROPE_APPEND || op->kind == LF_OP_ROPE) && op->norm_whole_row)
-        return "norms over all heads of q and k";
-    if ((op->kind == LF_OP_ROPE_APPEND || op->kind == LF_OP_ROPE) && op->scales_q)
-        return "queries that are scaled by position";
-    return op->kind == LF_OP_SOFTCAP ? "capped logits" : NULL;
-}
-
 static enum lf_status check_device(const struct lf_program *p, const struct lf_hparams *hp, const struct lf_ops *ops,
                                    struct lf_err *err)
 {
-    for (int i = 0; i < p->n_ops; i++) {
-        const char *what = ops->plain_only ? beyond_plain(p, &p->ops[i]) : NULL;
-        if (p->ops[i].kind == LF_OP_ROUTE && !ops->route) what = "experts";
-        if (what)
+    for (int i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == LF_OP_ROUTE && !ops->route)
             return lf_fail(err, LF_UNSUPPORTED,
-                           "%s has %s, which is not implemented on this device (--device cpu has it)", hp->architecture,
-                           what);
-    }
+                           "%s has experts, which are not implemented on this device (--device cpu has them)",
+                           hp->architecture);
     return LF_OK;
 }
 

@@ -75,9 +75,9 @@ static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_s
 static enum lf_status check(const struct lf_attn_shape *shape, const struct lf_device_info *info, struct lf_err *err)
 {
     int group = shape->n_heads / shape->n_kv_heads;
-    if (shape->head_dim < 32 || shape->head_dim > LF_ATTN_CUDA_HEAD_DIM || shape->head_dim % 16 != 0)
+    if (shape->head_dim < 32 || shape->head_dim > 256 || shape->head_dim % 16 != 0)
         return lf_fail(err, LF_UNSUPPORTED, "attention on a GPU: head_dim %d; expected a multiple of 16 from 32 to %d",
-                       shape->head_dim, (int)LF_ATTN_CUDA_HEAD_DIM);
+                       shape->head_dim, 256);
     if (shape->kv_dtype != info->act_dtype)
         return lf_fail(err, LF_UNSUPPORTED, "attention on a GPU: KV of type %s with activations of type %s",
                        lf_dtype_name(shape->kv_dtype), lf_dtype_name(info->act_dtype));
@@ -250,18 +250,19 @@ static void run(struct lf_attn *attn, int schedule_idx, const struct lf_attn_par
 
 static struct lf_rope_cuda_args rope_args_of(const struct attn_cuda *a, const struct lf_rope_append_params *p)
 {
-    LF_ASSERT(!p->norm_whole_row && p->q_scale == NULL);
     return (struct lf_rope_cuda_args){
         .q_out = p->q_out,
         .qkv = p->qkv,
         .q_norm = p->q_norm,
         .k_norm = p->k_norm,
         .table = p->table,
+        .q_scale = p->q_scale,
         .counts = part(a, p->schedule_idx, a->layout.counts),
         .seqs = part(a, p->schedule_idx, a->layout.seqs),
         .tables = tables_of(a, p->schedule_idx, p->kv),
         .kv = p->kv->base,
         .norm_eps = p->norm_eps,
+        .norm_whole_row = p->norm_whole_row && p->q_norm != NULL,
         .n_tokens = p->n_tokens,
         .n_heads = p->n_heads,
         .n_kv_heads = p->q_only ? 0 : p->kv->n_kv_heads,

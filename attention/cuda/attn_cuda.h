@@ -38,7 +38,7 @@ extern "C" {
 #endif
 
 enum {
-    LF_ATTN_CUDA_HEAD_DIM = 256, /* at most */
+    LF_ATTN_CUDA_HEAD_DIM = 512, /* at most */
     LF_ATTN_PREFILL_ROWS = 128,  /* query rows of a prefill tile: 128 / G · G are used */
     LF_ATTN_PREFILL_SPLIT = 16384,
     LF_ATTN_SCRATCH_HEAD = 256, /* bytes at the head of `scratch` that are 0 before the first launch */

@@ -22,15 +22,17 @@ template <class T> struct roped {
     int row, r; /* of x, of a run */
     rope_slot at;
     float2 cos_sin;
+    float q_scale; /* of the row, or 1 */
 
     /* first_token rises, so the row's sequence is the last that does not begin behind it; there are a few. */
     LF_GPU_MEMBER roped(const gemv_params &p, const args &a)
-        : f(a), row(threadIdx.x / GEMV_RUN), r(threadIdx.x % GEMV_RUN), at{false, 0, 0}
+        : f(a), row(threadIdx.x / GEMV_RUN), r(threadIdx.x % GEMV_RUN), at{false, 0, 0}, q_scale(1.0f)
     {
         if (row >= p.n_tokens) return;
         int n_seqs = f.rope.counts->n_seqs, seq_idx = -1;
         while (seq_idx + 1 < n_seqs && f.rope.seqs[seq_idx + 1].first_token <= row) seq_idx++;
         at = rope_slot_in(f.rope, row, seq_idx);
+        if (f.rope.q_scale && at.valid) q_scale = __ldg(f.rope.q_scale + at.pos);
     }
 
     LF_GPU_MEMBER static int first_weight_row(const args &f, int tile)
@@ -54,7 +56,7 @@ template <class T> struct roped {
         cos_sin = __ldg((const float2 *)(f.rope.table + (size_t)at.pos * f.rope.head_dim) + channel(tile));
     }
 
-    template <int NT> LF_GPU_MEMBER void write(const gemv_params &, const gemv_sums<NT> &s, int tile)
+    template <int NT> LF_GPU_MEMBER void write(const gemv_params &p, const gemv_sums<NT> &s, int tile)
     {
         if (!at.valid) return;
         int head = tile / f.tiles_a_head, c = channel(tile), half = f.rope.head_dim / 2;
@@ -63,9 +65,13 @@ template <class T> struct roped {
             a += f.bias[head * f.rope.head_dim + c];
             b += f.bias[head * f.rope.head_dim + c + half];
         }
-        a = to_float(from_float<T>(a));
-        b = to_float(from_float<T>(b));
+        a = to_float(from_float<T>(gemv_scaled(p, a)));
+        b = to_float(from_float<T>(gemv_scaled(p, b)));
         if (head < f.rope.n_heads + f.rope.n_kv_heads) rotate(a, b, cos_sin);
+        if (f.rope.q_scale && head < f.rope.n_heads) {
+            a *= q_scale;
+            b *= q_scale;
+        }
         T *to = rope_target<T>(f.rope, at, row, head);
         to[c] = from_float<T>(a);
         to[c + half] = from_float<T>(b);

@@ -2,11 +2,12 @@
  *
  * Work partition: a warp for each head of a token: query heads are rotated into q_out, key heads into their K page,
  * value heads are copied into their V page. A lane holds the words (two neighbouring channels) lane and lane + 32 of
- * the first half of the rotated channels, the same of the second, and up to four of those that are not rotated, in
- * registers between the norm's sum and the rotation. All lanes find the token's sequence together, 32 at a time. No
- * shared memory. Bound by memory for many rows (each element is read and written once), for a decode step by the
- * latency of count, sequence and block table. Needs head_dim and rotary_dim divisible by 4. CPU reference:
- * rope_rows.h. */
+ * the first half of the rotated channels, the same of the second, and up to four of those that are not rotated (twice
+ * as many of a head of more than 256 channels), in registers between the norm's sum and the rotation. All lanes find
+ * the token's sequence together, 32 at a time. Where the norm is over all heads of a row, a thread block takes a row:
+ * it adds up the squares, then its warps take a head each as before. No shared memory but for that sum. Bound by memory
+ * for many rows (each element is read and written once), for a decode step by the latency of count, sequence and block
+ * table. Needs head_dim and rotary_dim divisible by 4. CPU reference: rope_rows.h. */
 #include "attention/cuda/rope_slot.cuh"
 #include "core/limits.h"
 #include "device/cuda/elem.cuh"
@@ -16,10 +17,13 @@
 enum {
     WARPS = 4,
     THREADS = WARPS * WARP,
-    HALF_WORDS = LF_ATTN_CUDA_HEAD_DIM / 2 / 2 / WARP, /* a lane's share of half a head */
-    REST_WORDS = LF_ATTN_CUDA_HEAD_DIM / 2 / WARP
+    ROW_WARPS = 8, /* of a block that takes a row */
+    ROW_THREADS = ROW_WARPS * WARP,
+    NARROW = 2,
+    WIDE = 4, /* a lane's words of half a head: up to 256 channels, up to 512 */
+    NARROW_DIM = NARROW * 2 * 2 * WARP
 };
-static_assert(HALF_WORDS == 2 && REST_WORDS == 4, "the head comment says so");
+static_assert(NARROW_DIM == 256 && WIDE * 2 * 2 * WARP == LF_ATTN_CUDA_HEAD_DIM, "the head comment says so");
 
 /* first_token rises, so the sequences that begin at or before the row are a prefix, and the last of them is the
  * row's. */
@@ -36,38 +40,39 @@ LF_GPU_FN rope_slot find_slot(const lf_rope_cuda_args &p, int row)
 }
 
 /* A lane's words of a head. */
-struct head_words {
+template <int H> struct head_words {
+    static constexpr int HALF_WORDS = H, REST_WORDS = 2 * H;
     float2 low[HALF_WORDS], high[HALF_WORDS], rest[REST_WORDS];
 };
 
-template <class T> LF_GPU_FN void load_head(head_words &h, const uint32_t *x, int half, int rest)
+template <class T, int H> LF_GPU_FN void load_head(head_words<H> &h, const uint32_t *x, int half, int rest)
 {
     int lane = threadIdx.x % WARP;
 #pragma unroll
-    for (int i = 0; i < HALF_WORDS; i++) {
+    for (int i = 0; i < h.HALF_WORDS; i++) {
         int w = lane + i * WARP;
         h.low[i] = w < half ? unpack<T>(x[w]) : make_float2(0.0f, 0.0f);
         h.high[i] = w < half ? unpack<T>(x[half + w]) : make_float2(0.0f, 0.0f);
     }
 #pragma unroll
-    for (int i = 0; i < REST_WORDS; i++) {
+    for (int i = 0; i < h.REST_WORDS; i++) {
         int w = lane + i * WARP;
         h.rest[i] = w < rest ? unpack<T>(x[2 * half + w]) : make_float2(0.0f, 0.0f);
     }
 }
 
-template <class T> LF_GPU_FN void store_head(uint32_t *y, const head_words &h, int half, int rest)
+template <class T, int H> LF_GPU_FN void store_head(uint32_t *y, const head_words<H> &h, int half, int rest)
 {
     int lane = threadIdx.x % WARP;
 #pragma unroll
-    for (int i = 0; i < HALF_WORDS; i++) {
+    for (int i = 0; i < h.HALF_WORDS; i++) {
         int w = lane + i * WARP;
         if (w >= half) continue;
         y[w] = pack<T>(h.low[i].x, h.low[i].y);
         y[half + w] = pack<T>(h.high[i].x, h.high[i].y);
     }
 #pragma unroll
-    for (int i = 0; i < REST_WORDS; i++) {
+    for (int i = 0; i < h.REST_WORDS; i++) {
         int w = lane + i * WARP;
         if (w < rest) y[2 * half + w] = pack<T>(h.rest[i].x, h.rest[i].y);
     }
@@ -84,37 +89,48 @@ LF_GPU_FN float2 scaled(float2 x, float factor, const float2 *weight)
     return make_float2(x.x * factor * w.x, x.y * factor * w.y);
 }
 
-/* x · weight / √(mean x² + eps) over the whole head. */
-LF_GPU_FN void norm_head(head_words &h, const float *weight, float eps, int half, int rest)
+/* 1 / √(mean x² + eps) over n channels, given the sum of their squares. */
+LF_GPU_FN float norm_factor(float sum, int n, float eps)
+{
+    return 1.0f / sqrtf(sum / (float)n + eps);
+}
+
+/* The same over the whole head. */
+template <int H> LF_GPU_FN float head_factor(const head_words<H> &h, float eps, int half, int rest)
+{
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < h.HALF_WORDS; i++) sum += sum_of_squares(h.low[i]) + sum_of_squares(h.high[i]);
+#pragma unroll
+    for (int i = 0; i < h.REST_WORDS; i++) sum += sum_of_squares(h.rest[i]);
+    return norm_factor(warp_sum(sum), 2 * (2 * half + rest), eps);
+}
+
+/* x · factor · weight. */
+template <int H> LF_GPU_FN void norm_head(head_words<H> &h, const float *weight, float factor, int half, int rest)
 {
     int lane = threadIdx.x % WARP;
     const float2 *w2 = (const float2 *)weight;
-    float sum = 0.0f;
 #pragma unroll
-    for (int i = 0; i < HALF_WORDS; i++) sum += sum_of_squares(h.low[i]) + sum_of_squares(h.high[i]);
-#pragma unroll
-    for (int i = 0; i < REST_WORDS; i++) sum += sum_of_squares(h.rest[i]);
-    float factor = 1.0f / sqrtf(warp_sum(sum) / (float)(2 * (2 * half + rest)) + eps);
-#pragma unroll
-    for (int i = 0; i < HALF_WORDS; i++) {
+    for (int i = 0; i < h.HALF_WORDS; i++) {
         int w = lane + i * WARP;
         if (w >= half) continue;
         h.low[i] = scaled(h.low[i], factor, w2 + w);
         h.high[i] = scaled(h.high[i], factor, w2 + half + w);
     }
 #pragma unroll
-    for (int i = 0; i < REST_WORDS; i++) {
+    for (int i = 0; i < h.REST_WORDS; i++) {
         int w = lane + i * WARP;
         if (w < rest) h.rest[i] = scaled(h.rest[i], factor, w2 + 2 * half + w);
     }
 }
 
 /* cos_sin: the table's row of the position, a pair of channels side by side with the next. */
-LF_GPU_FN void rotate_head(head_words &h, const float4 *cos_sin, int half)
+template <int H> LF_GPU_FN void rotate_head(head_words<H> &h, const float4 *cos_sin, int half)
 {
     int lane = threadIdx.x % WARP;
 #pragma unroll
-    for (int i = 0; i < HALF_WORDS; i++) {
+    for (int i = 0; i < h.HALF_WORDS; i++) {
         int w = lane + i * WARP;
         if (w >= half) continue;
         float4 t = __ldg(cos_sin + w); /* cos, sin; cos, sin */
@@ -126,7 +142,27 @@ LF_GPU_FN void rotate_head(head_words &h, const float4 *cos_sin, int half)
     }
 }
 
-template <class T> __global__ void __launch_bounds__(THREADS) rope_append(const __grid_constant__ lf_rope_cuda_args p)
+template <int H> LF_GPU_FN void scale_head(head_words<H> &h, float by)
+{
+#pragma unroll
+    for (int i = 0; i < h.HALF_WORDS; i++) {
+        h.low[i] = make_float2(h.low[i].x * by, h.low[i].y * by);
+        h.high[i] = make_float2(h.high[i].x * by, h.high[i].y * by);
+    }
+#pragma unroll
+    for (int i = 0; i < h.REST_WORDS; i++) h.rest[i] = make_float2(h.rest[i].x * by, h.rest[i].y * by);
+}
+
+/* What a position does to a head of queries or keys. */
+template <int H>
+LF_GPU_FN void turn_head(head_words<H> &h, const lf_rope_cuda_args &p, const rope_slot &at, int head, int half)
+{
+    rotate_head(h, (const float4 *)(p.table + (size_t)at.pos * p.rotary_dim), half);
+    if (p.q_scale && head < p.n_heads) scale_head(h, __ldg(p.q_scale + at.pos));
+}
+
+template <class T, int H>
+__global__ void __launch_bounds__(THREADS) rope_append(const __grid_constant__ lf_rope_cuda_args p)
 {
     int n_heads = p.n_heads + 2 * p.n_kv_heads, blocks_per_row = (n_heads + WARPS - 1) / WARPS;
     int row = blockIdx.x / blocks_per_row, head = blockIdx.x % blocks_per_row * WARPS + threadIdx.x / WARP;
@@ -134,7 +170,7 @@ template <class T> __global__ void __launch_bounds__(THREADS) rope_append(const 
     start_successor();
     wait_predecessor();
     if (head >= n_heads) return;
-    head_words h;
+    head_words<H> h;
     load_head<T>(h, (const uint32_t *)p.qkv + ((size_t)row * n_heads + head) * words, half, rest);
     rope_slot at = find_slot(p, row);
     if (!at.valid) return;
@@ -144,10 +180,47 @@ template <class T> __global__ void __launch_bounds__(THREADS) rope_append(const 
     uint32_t *to = (uint32_t *)rope_target<T>(p, at, row, head);
     if (!is_value) {
         const float *norm = head < p.n_heads ? p.q_norm : p.k_norm;
-        if (norm) norm_head(h, norm, p.norm_eps, half, rest);
-        rotate_head(h, (const float4 *)(p.table + (size_t)at.pos * p.rotary_dim), half);
+        if (norm) norm_head(h, norm, head_factor(h, p.norm_eps, half, rest), half, rest);
+        turn_head(h, p, at, head, half);
     }
     store_head<T>(to, h, half, rest);
+}
+
+/* norm_factor of n_words words, by the whole thread block. */
+template <class T> LF_GPU_FN float row_factor(const uint32_t *x, int n_words, float eps)
+{
+    float sum = 0.0f;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < n_words; i += ROW_THREADS) sum += sum_of_squares(unpack<T>(x[i]));
+    sum = block_sum(sum);
+    __syncthreads(); /* for the next sum */
+    return norm_factor(sum, 2 * n_words, eps);
+}
+
+/* The same with norms over whole rows: of all heads of queries, of all heads of keys. */
+template <class T, int H>
+__global__ void __launch_bounds__(ROW_THREADS) rope_append_row(const __grid_constant__ lf_rope_cuda_args p)
+{
+    int n_heads = p.n_heads + 2 * p.n_kv_heads, n_turned = p.n_heads + p.n_kv_heads, row = blockIdx.x;
+    int half = p.rotary_dim / 4, rest = (p.head_dim - p.rotary_dim) / 2, words = p.head_dim / 2;
+    const uint32_t *x = (const uint32_t *)p.qkv + (size_t)row * n_heads * words;
+    start_successor();
+    wait_predecessor();
+    rope_slot at = find_slot(p, row);
+    if (!at.valid) return;
+    float q_factor = row_factor<T>(x, p.n_heads * words, p.norm_eps);
+    float k_factor = row_factor<T>(x + p.n_heads * words, p.n_kv_heads * words, p.norm_eps);
+    for (int head = threadIdx.x / WARP; head < n_heads; head += ROW_WARPS) {
+        head_words<H> h;
+        load_head<T>(h, x + head * words, half, rest);
+        if (head < n_turned) {
+            bool is_query = head < p.n_heads;
+            const float *norm = is_query ? p.q_norm + head * p.head_dim : p.k_norm + (head - p.n_heads) * p.head_dim;
+            norm_head(h, norm, is_query ? q_factor : k_factor, half, rest);
+            turn_head(h, p, at, head, half);
+        }
+        store_head<T>((uint32_t *)rope_target<T>(p, at, row, head), h, half, rest);
+    }
 }
 
 bool lf_rope_append_cuda_supports(int head_dim, int rotary_dim)
@@ -156,15 +229,33 @@ bool lf_rope_append_cuda_supports(int head_dim, int rotary_dim)
            rotary_dim <= head_dim && rotary_dim % 4 == 0;
 }
 
+template <class T> static int load_type()
+{
+    return load_kernels(rope_append<T, NARROW>, rope_append<T, WIDE>, rope_append_row<T, NARROW>,
+                        rope_append_row<T, WIDE>);
+}
+
 int lf_rope_append_cuda_setup(void)
 {
-    return load_kernels(rope_append<bf16>, rope_append<fp16>);
+    int rc = load_type<bf16>();
+    return rc == 0 ? load_type<fp16>() : rc;
+}
+
+template <class T, int H> static int launch(const struct lf_rope_cuda_args *args, void *stream)
+{
+    unsigned blocks_per_row = blocks_for(args->n_heads + 2 * args->n_kv_heads, WARPS), n = (unsigned)args->n_tokens;
+    if (args->norm_whole_row)
+        return queue_kernel(rope_append_row<T, H>, {n, ROW_THREADS}, launch_of(args, stream), *args);
+    return queue_kernel(rope_append<T, H>, {blocks_per_row * n, THREADS}, launch_of(args, stream), *args);
+}
+
+template <class T> static int launch_for_dim(const struct lf_rope_cuda_args *args, void *stream)
+{
+    return args->head_dim <= NARROW_DIM ? launch<T, NARROW>(args, stream) : launch<T, WIDE>(args, stream);
 }
 
 int lf_rope_append_cuda(const struct lf_rope_cuda_args *args, void *stream)
 {
     if (args->n_tokens == 0) return 0;
-    unsigned blocks_per_row = blocks_for(args->n_heads + 2 * args->n_kv_heads, WARPS);
-    return queue_kernel(args->fp16 ? rope_append<fp16> : rope_append<bf16>,
-                        {blocks_per_row * (unsigned)args->n_tokens, THREADS}, launch_of(args, stream), *args);
+    return args->fp16 ? launch_for_dim<fp16>(args, stream) : launch_for_dim<bf16>(args, stream);
 }

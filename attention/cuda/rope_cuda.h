@@ -18,21 +18,23 @@ extern "C" {
 struct lf_rope_cuda_args {
     void *q_out;                              /* [n_tokens, n_heads, head_dim] */
     const void *qkv;                          /* [n_tokens, (n_heads + 2 · n_kv_heads) · head_dim] */
-    const float *q_norm, *k_norm;             /* [head_dim] each, or both NULL */
+    const float *q_norm, *k_norm;             /* [head_dim] each, or both NULL; see norm_whole_row */
     const float *table;                       /* [positions, rotary_dim / 2, 2]: cos, sin (rope.h) */
+    const float *q_scale;                     /* [positions] or NULL: queries times it, once rotated */
     const struct lf_attn_cuda_counts *counts; /* n_seqs is read */
     const struct lf_attn_cuda_seq *seqs;      /* [n_seqs], first_token rising */
     const int32_t *tables;                    /* block tables of the layer's cache group, see attn_cuda.h */
     void *kv;                                 /* block 0 */
     float norm_eps;
-    int32_t n_tokens; /* of the launch: the step's tokens or the graph's bucket */
+    bool norm_whole_row; /* one norm of all heads: q_norm [n_heads · head_dim], k_norm [n_kv_heads · head_dim] */
+    int32_t n_tokens;    /* of the launch: the step's tokens or the graph's bucket */
     int32_t n_heads, n_kv_heads, head_dim, rotary_dim;
     int32_t block_pages, layer;
     bool fp16;
     bool overlaps; /* lf_cuda_overlaps of device/cuda/cuda.h */
 };
 
-bool lf_rope_append_cuda_supports(int head_dim, int rotary_dim); /* multiples of 4 up to 256 */
+bool lf_rope_append_cuda_supports(int head_dim, int rotary_dim); /* multiples of 4 up to 512 */
 int lf_rope_append_cuda_setup(void);                             /* loads the kernels, outside of a capture */
 /* Puts the kernel into stream (a cudaStream_t); a cudaError_t. Neither allocates nor waits. */
 int lf_rope_append_cuda(const struct lf_rope_cuda_args *args, void *stream);

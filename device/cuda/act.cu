@@ -1,21 +1,21 @@
-/* Elementwise ops: SiLU times up, and rounding floats to activations.
+/* Elementwise ops: gated activations, softcap, and floats scaled and rounded.
  *
  * Work split: a thread computes eight neighbouring elements of a row, 16 bytes a load; rows side by side in the grid's
- * y. No shared memory. Bound by memory: 6 bytes an element. The vector kernel needs dim divisible by 8, the other takes
- * any. CPU twin: device/cpu/row_cpu.c. */
+ * y; the others take one element a thread. No shared memory. Bound by memory: 6 bytes an element. The vector kernel
+ * needs dim divisible by 8, the other takes any. CPU twin: device/cpu/row_cpu.c. */
 #include "device/cuda/elem.cuh"
+#include "device/cuda/gate.cuh"
 #include "device/cuda/launch.cuh"
-#include "device/cuda/silu.cuh"
 
 enum { THREADS = 128, VEC = 8 };
 
-template <class T> LF_GPU_FN uint32_t gate_mul_pair(uint32_t gate, uint32_t up)
+template <class T, lf_act ACT> LF_GPU_FN uint32_t gate_mul_pair(uint32_t gate, uint32_t up, float limit)
 {
     float2 g = unpack<T>(gate), u = unpack<T>(up);
-    return pack<T>(gate_mul(g.x, u.x), gate_mul(g.y, u.y));
+    return pack<T>(gate_mul<ACT>(g.x, u.x, limit), gate_mul<ACT>(g.y, u.y, limit));
 }
 
-template <class T> __global__ void __launch_bounds__(THREADS) gate_mul_vec(const lf_gate_mul_params p)
+template <class T, lf_act ACT> __global__ void __launch_bounds__(THREADS) gate_mul_vec(const lf_gate_mul_params p)
 {
     int vec = blockIdx.x * THREADS + threadIdx.x, n_vecs = p.dim / VEC;
     start_successor();
@@ -25,12 +25,12 @@ template <class T> __global__ void __launch_bounds__(THREADS) gate_mul_vec(const
         const uint4 *in = (const uint4 *)p.gate_up + (size_t)row * 2 * n_vecs;
         uint4 gate = in[vec], up = in[n_vecs + vec];
         ((uint4 *)p.out)[(size_t)row * n_vecs + vec] =
-            make_uint4(gate_mul_pair<T>(gate.x, up.x), gate_mul_pair<T>(gate.y, up.y), gate_mul_pair<T>(gate.z, up.z),
-                       gate_mul_pair<T>(gate.w, up.w));
+            make_uint4(gate_mul_pair<T, ACT>(gate.x, up.x, p.limit), gate_mul_pair<T, ACT>(gate.y, up.y, p.limit),
+                       gate_mul_pair<T, ACT>(gate.z, up.z, p.limit), gate_mul_pair<T, ACT>(gate.w, up.w, p.limit));
     }
 }
 
-template <class T> __global__ void __launch_bounds__(THREADS) gate_mul_any(const lf_gate_mul_params p)
+template <class T, lf_act ACT> __global__ void __launch_bounds__(THREADS) gate_mul_any(const lf_gate_mul_params p)
 {
     int i = blockIdx.x * THREADS + threadIdx.x;
     start_successor();
@@ -38,45 +38,85 @@ template <class T> __global__ void __launch_bounds__(THREADS) gate_mul_any(const
     if (i >= p.dim) return;
     for (int row = blockIdx.y; row < p.n_tokens; row += gridDim.y) {
         const T *in = (const T *)p.gate_up + (size_t)row * 2 * p.dim;
-        ((T *)p.out)[(size_t)row * p.dim + i] = from_float<T>(gate_mul(to_float(in[i]), to_float(in[p.dim + i])));
+        ((T *)p.out)[(size_t)row * p.dim + i] =
+            from_float<T>(gate_mul<ACT>(to_float(in[i]), to_float(in[p.dim + i]), p.limit));
     }
 }
 
-struct round_args {
-    void *out;
-    const float *x;
-    int n;
-};
-
-template <class T> __global__ void __launch_bounds__(THREADS) round_floats(const round_args p)
+__global__ void __launch_bounds__(THREADS) cap_floats(const lf_softcap_params p)
 {
-    int i = blockIdx.x * THREADS + threadIdx.x;
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     start_successor();
     wait_predecessor();
-    if (i < p.n) ((T *)p.out)[i] = from_float<T>(p.x[i]);
+    if (i < p.n) p.x[i] = p.cap * tanhf(p.x[i] / p.cap);
+}
+
+struct scale_args {
+    void *out;
+    const float *x;
+    float scale;
+    int64_t n;
+};
+
+template <class T> __global__ void __launch_bounds__(THREADS) scale_floats(const scale_args p)
+{
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    start_successor();
+    wait_predecessor();
+    if (i < p.n) ((T *)p.out)[i] = from_float<T>(p.x[i] * p.scale);
+}
+
+/* ---- host ---- */
+
+typedef void gate_kernel(const lf_gate_mul_params);
+
+template <class T, lf_act ACT> static gate_kernel *gate_kernel_of(bool any)
+{
+    return any ? gate_mul_any<T, ACT> : gate_mul_vec<T, ACT>;
+}
+
+template <class T> static gate_kernel *find_gate_kernel(lf_act act, bool any)
+{
+    switch (act) {
+    case LF_ACT_GELU_TANH:
+        return gate_kernel_of<T, LF_ACT_GELU_TANH>(any);
+    case LF_ACT_GELU:
+        return gate_kernel_of<T, LF_ACT_GELU>(any);
+    case LF_ACT_SWIGLU_OAI:
+        return gate_kernel_of<T, LF_ACT_SWIGLU_OAI>(any);
+    default:
+        return gate_kernel_of<T, LF_ACT_SILU>(any);
+    }
 }
 
 int lf_cuda_act_setup(void)
 {
-    return load_kernels(gate_mul_vec<bf16>, gate_mul_vec<fp16>, gate_mul_any<bf16>, gate_mul_any<fp16>,
-                        round_floats<bf16>, round_floats<fp16>);
+    int rc = load_kernels(cap_floats, scale_floats<bf16>, scale_floats<fp16>, scale_floats<float>);
+    for (int act = 0; act < LF_ACTS_N; act++)
+        for (int any = 0; any < 2 && rc == 0; any++)
+            rc = load_kernels(find_gate_kernel<bf16>((lf_act)act, any), find_gate_kernel<fp16>((lf_act)act, any));
+    return rc;
 }
 
 int lf_cuda_gate_mul(const struct lf_gate_mul_params *p, struct lf_cuda_launch how)
 {
     if (p->n_tokens == 0) return 0;
-    unsigned rows = (unsigned)min(p->n_tokens, (int)MOST_GRID_Y);
-    if (p->dim % VEC == 0)
-        return queue_kernel(how.fp16 ? gate_mul_vec<fp16> : gate_mul_vec<bf16>,
-                            {dim3(blocks_for(p->dim / VEC, THREADS), rows), THREADS}, how, *p);
-    return queue_kernel(how.fp16 ? gate_mul_any<fp16> : gate_mul_any<bf16>,
-                        {dim3(blocks_for(p->dim, THREADS), rows), THREADS}, how, *p);
+    bool any = p->dim % VEC != 0;
+    dim3 grid(blocks_for(any ? p->dim : p->dim / VEC, THREADS), (unsigned)min(p->n_tokens, (int)MOST_GRID_Y));
+    auto kernel = how.fp16 ? find_gate_kernel<fp16>(p->act, any) : find_gate_kernel<bf16>(p->act, any);
+    return queue_kernel(kernel, {grid, THREADS}, how, *p);
 }
 
-int lf_cuda_round(void *out, const float *x, int n, struct lf_cuda_launch how)
+int lf_cuda_softcap(const struct lf_softcap_params *p, struct lf_cuda_launch how)
+{
+    if (p->n == 0) return 0;
+    return queue_kernel(cap_floats, {blocks_for(p->n, THREADS), THREADS}, how, *p);
+}
+
+int lf_cuda_scale(void *out, bool out_float, const float *x, float scale, int64_t n, struct lf_cuda_launch how)
 {
     if (n == 0) return 0;
-    round_args args = {out, x, n};
-    return queue_kernel(how.fp16 ? round_floats<fp16> : round_floats<bf16>, {blocks_for(n, THREADS), THREADS}, how,
-                        args);
+    scale_args args = {out, x, scale, n};
+    auto kernel = out_float ? scale_floats<float> : how.fp16 ? scale_floats<fp16> : scale_floats<bf16>;
+    return queue_kernel(kernel, {blocks_for(n, THREADS), THREADS}, how, args);
 }

@@ -34,6 +34,12 @@ template <> LF_GPU_MEMBER fp16 from_float<fp16>(float x)
     return __float2half_rn(x);
 }
 
+/* Of kernels whose output may be float. */
+template <> LF_GPU_MEMBER float from_float<float>(float x)
+{
+    return x;
+}
+
 template <class T> LF_GPU_FN float2 unpack(uint32_t word);
 
 template <> LF_GPU_MEMBER float2 unpack<bf16>(uint32_t word)

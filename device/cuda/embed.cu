@@ -1,4 +1,4 @@
-/* Copies of rows picked by index: embedding (widened to float) and gather (as it is).
+/* Copies of rows picked by index: embedding (widened to float and scaled) and gather (as it is).
  *
  * Work split: a thread block a row, its threads along it. No shared memory. Bound by memory for many rows, by latency
  * for one. CPU twins: embed and gather of device/cpu/ops_cpu.c. */
@@ -12,12 +12,15 @@ struct embed_args {
     const void *table;
     const int32_t *ids, *sampled;
     int dim;
+    float scale;
 };
 
-template <class T> __global__ void __launch_bounds__(THREADS) embed_rows(const __grid_constant__ embed_args p)
+template <class T, bool SCALES>
+__global__ void __launch_bounds__(THREADS) embed_rows(const __grid_constant__ embed_args p)
 {
     start_successor();
     wait_predecessor();
+    float scale = SCALES ? p.scale : 1.0f;
     int id = p.ids[blockIdx.x];
     if (id < 0) id = p.sampled[-1 - id];
     const T *from = (const T *)p.table + (size_t)id * p.dim;
@@ -26,11 +29,11 @@ template <class T> __global__ void __launch_bounds__(THREADS) embed_rows(const _
         for (int i = threadIdx.x; i < p.dim / 4; i += THREADS) {
             uint2 words = __ldg((const uint2 *)from + i);
             float2 low = unpack<T>(words.x), high = unpack<T>(words.y);
-            ((float4 *)to)[i] = make_float4(low.x, low.y, high.x, high.y);
+            ((float4 *)to)[i] = make_float4(scale * low.x, scale * low.y, scale * high.x, scale * high.y);
         }
         return;
     }
-    for (int i = threadIdx.x; i < p.dim; i += THREADS) to[i] = to_float(from[i]);
+    for (int i = threadIdx.x; i < p.dim; i += THREADS) to[i] = scale * to_float(from[i]);
 }
 
 struct gather_args {
@@ -52,14 +55,17 @@ template <class W> __global__ void __launch_bounds__(THREADS) gather_rows(const 
 
 int lf_cuda_embed_setup(void)
 {
-    return load_kernels(embed_rows<bf16>, embed_rows<fp16>, gather_rows<uint4>, gather_rows<uint16_t>);
+    return load_kernels(embed_rows<bf16, false>, embed_rows<fp16, false>, embed_rows<bf16, true>,
+                        embed_rows<fp16, true>, gather_rows<uint4>, gather_rows<uint16_t>);
 }
 
 int lf_cuda_embed(const struct lf_embed_params *p, struct lf_cuda_launch how)
 {
     if (p->n_tokens == 0) return 0;
-    embed_args args = {p->out, p->table->data, p->ids, p->sampled, p->table->n_in};
-    return queue_kernel(how.fp16 ? embed_rows<fp16> : embed_rows<bf16>, {(unsigned)p->n_tokens, THREADS}, how, args);
+    embed_args args = {p->out, p->table->data, p->ids, p->sampled, p->table->n_in, p->scale};
+    auto plain = how.fp16 ? embed_rows<fp16, false> : embed_rows<bf16, false>;
+    auto scaled = how.fp16 ? embed_rows<fp16, true> : embed_rows<bf16, true>;
+    return queue_kernel(p->scale == 1.0f ? plain : scaled, {(unsigned)p->n_tokens, THREADS}, how, args);
 }
 
 int lf_cuda_gather(void *out, const void *x, const int32_t *rows, int n_rows, size_t row_bytes,

@@ -1,8 +1,9 @@
-/* y = x · wᵀ (+ bias) (+ residual) by cuBLASLt.
+/* y = alpha · (x · wᵀ (+ bias)) (+ residual) by cuBLASLt.
  *
  * cuBLASLt counts columns first, so a row-major y [T, n_out] is its D [n_out, T], w is its A, transposed, and x is its
- * B. The residual is its C (beta 1), a float bias its epilogue. Where y is not float the epilogue wants the bias in y's
- * type: it is rounded into an area of this device's just before (exact where the file's bias has that type).
+ * B. The residual is its C (beta 1), a float bias its epilogue, which alpha does not touch. Where y is not float the
+ * epilogue wants the bias in y's type. Either way it is scaled and rounded into an area of this device's just before
+ * (exact where alpha is 1 and the file's bias has that type).
  *
  * Choice. The library's heuristics are asked once for each shape and bucket of tokens (2^k and 3 · 2^k), and their
  * first answer, an algorithm, is kept; T tokens use the bucket above. So nothing is chosen while serving, and the
@@ -42,7 +43,7 @@ struct lf_cuda_gemm {
     struct lf_cublaslt lt;
     cublasLtHandle_t handle;
     void *workspace; /* [WORKSPACE_BYTES] */
-    void *bias;      /* [BIAS_BYTES]: rounded, from one GEMM to the next */
+    void *bias;      /* [BIAS_BYTES]: scaled and rounded, from one GEMM to the next */
     int n_choices, next_out;
     struct choice choices[SHAPES_N];
 };
@@ -171,11 +172,11 @@ static void choose(struct lf_device *dev, struct choice *c, int bucket)
 /* The bias as the epilogue takes it. */
 static const void *bias_for(struct lf_device *dev, const struct lf_gemm_params *p)
 {
-    if (p->y_float) return p->bias;
-    LF_ASSERT((size_t)p->w->n_out * lf_dtype_bytes(dev->info.act_dtype) <= BIAS_BYTES);
-    void *rounded = dev->cuda->gemm->bias;
-    lf_cuda_check(dev, lf_cuda_round(rounded, p->bias, p->w->n_out, lf_cuda_launch(dev)), "bias");
-    return rounded;
+    if (p->y_float && p->alpha == 1.0f) return p->bias;
+    LF_ASSERT((size_t)p->w->n_out * lf_dtype_bytes(p->y_float ? LF_F32 : dev->info.act_dtype) <= BIAS_BYTES);
+    void *made = dev->cuda->gemm->bias;
+    lf_cuda_check(dev, lf_cuda_scale(made, p->y_float, p->bias, p->alpha, p->w->n_out, lf_cuda_launch(dev)), "bias");
+    return made;
 }
 
 static void run(struct lf_device *dev, const struct lf_gemm_params *p, const struct choice *c, int bucket)
@@ -189,7 +190,7 @@ static void run(struct lf_device *dev, const struct lf_gemm_params *p, const str
         rc = set(&pr, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
     }
     if (rc == CUBLAS_STATUS_SUCCESS && lf_cuda_ok(dev))
-        rc = gemm->lt.matmul(gemm->handle, &pr.op, &one, p->w->data, &pr.w, p->x, &pr.x,
+        rc = gemm->lt.matmul(gemm->handle, &pr.op, &p->alpha, p->w->data, &pr.w, p->x, &pr.x,
                              p->residual != NULL ? &one : &zero, p->residual != NULL ? p->residual : p->y, &pr.y, p->y,
                              &pr.y, &c->algo[bucket], gemm->workspace, WORKSPACE_BYTES, dev->cuda->stream);
     check_lt(dev, rc, "GEMM");

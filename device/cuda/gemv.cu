@@ -1,8 +1,8 @@
-/* GEMV (gemv.cuh) with two epilogues: y = x · wᵀ (+ bias) (+ residual), and where wanted the first half of a fused
- * RMSNorm of y; or, with w = [gate, up], y = silu(x · gateᵀ) · (x · upᵀ) at once, one kernel less between two GEMVs.
+/* GEMV (gemv.cuh) with two epilogues: y = alpha · (x · wᵀ (+ bias)) (+ residual), and where wanted the first half of a
+ * fused RMSNorm of y; or, with w = [gate, up], y = act(x · gateᵀ, x · upᵀ) at once, one kernel less between two GEMVs.
  * And, for shapes that nobody else takes, a GEMM that takes any. */
+#include "device/cuda/gate.cuh"
 #include "device/cuda/gemv.cuh"
-#include "device/cuda/silu.cuh"
 
 /* ---- y, a thread an output ---- */
 
@@ -69,7 +69,7 @@ template <class T> struct plain {
         if (is_own) {
             y = s.at(token, r);
             if (f.bias) y += f.bias[tile * GEMV_TILE + r];
-            y += addend;
+            y = gemv_scaled(p, y) + addend;
             if (f.y_float)
                 ((float *)f.y)[y_offset(tile)] = y;
             else
@@ -85,13 +85,16 @@ struct gated_args {
     void *y; /* [T, width] */
     const float *bias;
     int width; /* of gate, and of up */
+    lf_act act;
+    float limit;
 };
 
-template <class T> struct gated {
+/* IS_SILU: known to the compiler, so that the others take no registers. */
+template <class T, bool IS_SILU> struct gated_of {
     using args = gated_args;
     const args &f;
 
-    LF_GPU_MEMBER gated(const gemv_params &, const args &a) : f(a) {}
+    LF_GPU_MEMBER gated_of(const gemv_params &, const args &a) : f(a) {}
 
     LF_GPU_MEMBER static int first_weight_row(const args &, int tile)
     {
@@ -114,10 +117,14 @@ template <class T> struct gated {
             gate += f.bias[col];
             up += f.bias[col + f.width];
         }
+        gate = to_float(from_float<T>(gemv_scaled(p, gate)));
+        up = to_float(from_float<T>(gemv_scaled(p, up)));
         ((T *)f.y)[(size_t)token * f.width + col] =
-            from_float<T>(gate_mul(to_float(from_float<T>(gate)), to_float(from_float<T>(up))));
+            from_float<T>(gate_mul_by(IS_SILU ? LF_ACT_SILU : f.act, gate, up, f.limit));
     }
 };
+template <class T> using silu_gated = gated_of<T, true>;
+template <class T> using gated = gated_of<T, false>;
 
 /* ---- any shape, any number of tokens: a warp an output ---- */
 
@@ -143,6 +150,7 @@ template <class T> __global__ void __launch_bounds__(GEMV_THREADS) gemm_any(cons
         sum = warp_sum(sum);
         if (p.bias) sum += p.bias[col];
         if (lane != 0) continue;
+        sum *= p.alpha;
         if (p.residual) sum += p.residual[at];
         if (p.y_float)
             ((float *)p.y)[at] = sum;
@@ -157,6 +165,7 @@ int lf_cuda_gemv_setup(bool *fits)
 {
     int rc = load_kernels(gemm_any<bf16>, gemm_any<fp16>);
     if (rc == 0) rc = gemv_setup<plain>(fits);
+    if (rc == 0 && *fits) rc = gemv_setup<silu_gated>(fits);
     return rc == 0 && *fits ? gemv_setup<gated>(fits) : rc;
 }
 
@@ -178,10 +187,13 @@ int lf_cuda_gemv(const struct lf_gemm_params *p, int n_blocks, struct lf_cuda_la
     return gemv_launch<plain>(gemv_args(p, (p->w->n_out + GEMV_TILE - 1) / GEMV_TILE), f, n_blocks, wide, how);
 }
 
-int lf_cuda_gemv_gate_mul(const struct lf_gemm_params *p, void *out, int n_blocks, struct lf_cuda_launch how)
+int lf_cuda_gemv_gate_mul(const struct lf_gemm_params *p, const struct lf_gate_mul_params *gate, int n_blocks,
+                          struct lf_cuda_launch how)
 {
-    gated_args f = {out, p->bias, p->w->n_out / 2};
-    return gemv_launch<gated>(gemv_args(p, p->w->n_out / GEMV_TILE), f, n_blocks, false, how);
+    gated_args f = {gate->out, p->bias, gate->dim, gate->act, gate->limit};
+    gemv_params args = gemv_args(p, p->w->n_out / GEMV_TILE);
+    if (gate->act == LF_ACT_SILU) return gemv_launch<silu_gated>(args, f, n_blocks, false, how);
+    return gemv_launch<gated>(args, f, n_blocks, false, how);
 }
 
 int lf_cuda_gemm_any(const struct lf_gemm_params *p, struct lf_cuda_launch how)

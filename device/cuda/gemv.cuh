@@ -64,6 +64,7 @@ struct gemv_params {
     int x_stride;
     const float *x_sum_squares; /* as of lf_gemm_params */
     float x_eps;
+    float alpha; /* likewise: gemv_scaled */
 };
 
 /* The warps' sums of a tile, [token][weight row]; the pad keeps the lanes' stores in different banks. */
@@ -80,6 +81,12 @@ template <int NT> struct gemv_sums {
         return __fmul_rn(sum, scale[token]); /* not contracted with what comes next: the same in every Epilogue */
     }
 };
+
+/* A sum, its bias added, times alpha; not contracted with a residual, so that alpha 1 leaves the bits as they are. */
+LF_GPU_FN float gemv_scaled(const gemv_params &p, float sum)
+{
+    return __fmul_rn(sum, p.alpha);
+}
 
 /* An Epilogue<T> is made from its `args`, plain data that the host passes, by each thread for itself, and before the
  * predecessor is complete: what it reads then are lists and weights.
@@ -288,6 +295,7 @@ static inline gemv_params gemv_args(const struct lf_gemm_params *p, int n_tiles)
     args.x_stride = p->x_stride;
     args.x_sum_squares = p->x_sum_squares;
     args.x_eps = p->x_eps;
+    args.alpha = p->alpha;
     return args;
 }
 

@@ -27,8 +27,9 @@ int lf_cuda_rmsnorm(const struct lf_rmsnorm_params *p, struct lf_cuda_launch how
 
 int lf_cuda_act_setup(void);
 int lf_cuda_gate_mul(const struct lf_gate_mul_params *p, struct lf_cuda_launch how);
-/* out[i] = x[i], rounded to the activations' type. */
-int lf_cuda_round(void *out, const float *x, int n, struct lf_cuda_launch how);
+int lf_cuda_softcap(const struct lf_softcap_params *p, struct lf_cuda_launch how);
+/* out[i] = scale · x[i], rounded to the activations' type unless out_float. */
+int lf_cuda_scale(void *out, bool out_float, const float *x, float scale, int64_t n, struct lf_cuda_launch how);
 
 int lf_cuda_embed_setup(void);
 int lf_cuda_embed(const struct lf_embed_params *p, struct lf_cuda_launch how);
@@ -48,10 +49,10 @@ int lf_cuda_gemv_setup(bool *fits);
 bool lf_cuda_gemv_supports(const struct lf_gemm_params *p);
 /* p's tokens, strides and alignment are supported. n_blocks: of the grid at most; it changes no bit of y. */
 int lf_cuda_gemv(const struct lf_gemm_params *p, int n_blocks, struct lf_cuda_launch how);
-/* out [T, n_out / 2] = silu(gate) · up, where p's GEMM is [gate, up]; p->y is not written. The same bits as
- * lf_cuda_gate_mul of lf_cuda_gemv. */
+/* As gemm_gate_mul of ops.h; p->y is not written. The same bits as lf_cuda_gate_mul of lf_cuda_gemv. */
 bool lf_cuda_gemv_gate_mul_supports(const struct lf_gemm_params *p);
-int lf_cuda_gemv_gate_mul(const struct lf_gemm_params *p, void *out, int n_blocks, struct lf_cuda_launch how);
+int lf_cuda_gemv_gate_mul(const struct lf_gemm_params *p, const struct lf_gate_mul_params *gate, int n_blocks,
+                          struct lf_cuda_launch how);
 /* Any shape and number of tokens, slowly. */
 int lf_cuda_gemm_any(const struct lf_gemm_params *p, struct lf_cuda_launch how);
 

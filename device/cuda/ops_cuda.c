@@ -55,14 +55,14 @@ static uint64_t gemm_scratch_bytes(int max_tokens, int max_n_in)
 
 static void embed(struct lf_device *dev, const struct lf_embed_params *p)
 {
-    LF_ASSERT(p->n_tokens >= 0 && p->table->n_in > 0 && (p->scale == 1.0f || p->n_tokens == 0));
+    LF_ASSERT(p->n_tokens >= 0 && p->table->n_in > 0);
     if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_embed(p, lf_cuda_launch(dev)), "embed");
 }
 
 static void rmsnorm(struct lf_device *dev, const struct lf_rmsnorm_params *p)
 {
     LF_ASSERT(p->n_tokens >= 0 && p->dim > 0 && p->out != p->x);
-    LF_ASSERT((p->weight != NULL || p->n_tokens == 0) && p->residual == NULL && !p->out_float);
+    LF_ASSERT(p->residual == NULL || p->out_float);
     if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_rmsnorm(p, lf_cuda_launch(dev)), "rmsnorm");
 }
 
@@ -72,7 +72,6 @@ static void check_gemm(const struct lf_gemm_params *p)
     LF_ASSERT(p->x_stride >= p->w->n_in && p->y_stride >= p->w->n_out);
     LF_ASSERT(p->residual == NULL || p->y_float);
     LF_ASSERT(p->norm.h == NULL || (p->y_float && p->y_stride == p->w->n_out));
-    LF_ASSERT(p->alpha == 1.0f || p->n_tokens == 0);
 }
 
 /* A norm before its scale may be far from 1, which bf16 takes and fp16 does not. */
@@ -96,16 +95,23 @@ static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
     lf_cuda_check(dev, lf_cuda_gemv(p, dev->info.n_sms, lf_cuda_launch(dev)), "GEMV");
 }
 
+static void check_gate_mul(const struct lf_gate_mul_params *p)
+{
+    LF_ASSERT(p->n_tokens >= 0 && p->dim > 0 && (int)p->act >= 0 && p->act < LF_ACTS_N);
+    LF_ASSERT(p->act != LF_ACT_SWIGLU_OAI || p->limit > 0.0f);
+}
+
 static void gemm_gate_mul(struct lf_device *dev, const struct lf_gemm_params *p, const struct lf_gate_mul_params *gate)
 {
     check_gemm(p);
-    LF_ASSERT(gate->act == LF_ACT_SILU && gate->gate_up == p->y && 2 * gate->dim == p->w->n_out);
+    check_gate_mul(gate);
+    LF_ASSERT(gate->gate_up == p->y && 2 * gate->dim == p->w->n_out);
     if (!lf_cuda_ok(dev) || p->n_tokens == 0) return;
     if (!dev->cuda->has_gemv || !lf_cuda_gemv_gate_mul_supports(p)) {
         lf_gemm_then_gate_mul(dev, p, gate);
         return;
     }
-    lf_cuda_check(dev, lf_cuda_gemv_gate_mul(p, gate->out, dev->info.n_sms, lf_cuda_launch(dev)), "GEMV");
+    lf_cuda_check(dev, lf_cuda_gemv_gate_mul(p, gate, dev->info.n_sms, lf_cuda_launch(dev)), "GEMV");
 }
 
 static void gemm_prepare(struct lf_device *dev, const struct lf_gemm_params *p)
@@ -116,14 +122,21 @@ static void gemm_prepare(struct lf_device *dev, const struct lf_gemm_params *p)
 
 static void gate_mul(struct lf_device *dev, const struct lf_gate_mul_params *p)
 {
-    LF_ASSERT(p->n_tokens >= 0 && p->dim > 0 && p->act == LF_ACT_SILU);
+    check_gate_mul(p);
     if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_gate_mul(p, lf_cuda_launch(dev)), "gate_mul");
+}
+
+static void softcap(struct lf_device *dev, const struct lf_softcap_params *p)
+{
+    LF_ASSERT(p->n >= 0 && (p->cap > 0.0f || p->n == 0));
+    if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_softcap(p, lf_cuda_launch(dev)), "softcap");
 }
 
 static void round_floats(struct lf_device *dev, const struct lf_round_params *p)
 {
-    LF_ASSERT(p->n >= 0 && p->n <= INT32_MAX);
-    if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_round(p->out, p->x, (int)p->n, lf_cuda_launch(dev)), "round");
+    LF_ASSERT(p->n >= 0);
+    if (lf_cuda_ok(dev))
+        lf_cuda_check(dev, lf_cuda_scale(p->out, false, p->x, 1.0f, p->n, lf_cuda_launch(dev)), "round");
 }
 
 static void gather(struct lf_device *dev, const struct lf_gather_params *p)
@@ -161,7 +174,6 @@ static enum lf_status load_kernels(struct lf_device *dev, struct lf_err *err)
 void lf_ops_cuda_fill(struct lf_device *dev)
 {
     dev->ops = (struct lf_ops){.name = dev->info.name,
-                               .plain_only = true,
                                .weight_bytes = weight_bytes,
                                .weight_pack = weight_pack,
                                .weight_row = weight_row,
@@ -173,6 +185,7 @@ void lf_ops_cuda_fill(struct lf_device *dev)
                                .gemm = gemm,
                                .gate_mul = gate_mul,
                                .gemm_gate_mul = gemm_gate_mul,
+                               .softcap = softcap,
                                .round = round_floats,
                                .gather = gather,
                                .sample = sample,

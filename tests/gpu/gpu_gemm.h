@@ -8,6 +8,7 @@ struct gemm_case {
     int n_tokens, n_in, n_out;
     bool y_float, bias, residual, in_place;
     int x_gap, y_gap;
+    float alpha; /* 0: 1 */
 };
 
 struct gemm_data {
@@ -29,7 +30,7 @@ static inline void gemm_make(struct gemm_data *d, const struct gemm_case *c, uin
         d->y = gpu_tensor(y_dtype, d->residual_values, t * y_stride);
     else
         d->y = gpu_poisoned(y_dtype, t * y_stride);
-    d->p = (struct lf_gemm_params){.alpha = 1,
+    d->p = (struct lf_gemm_params){.alpha = c->alpha != 0.0f ? c->alpha : 1.0f,
                                    .y = d->y.ptr,
                                    .y_float = c->y_float,
                                    .x = d->x.ptr,

@@ -4,7 +4,7 @@
  *     test_fused_norm [PATTERN]   (of the names of tests) */
 #include "tests/gpu/gpu_gemm.h"
 
-/* x += a · w1ᵀ, then norm(x) · w2ᵀ, the norm fused. */
+/* x += alpha · a · w1ᵀ, then alpha · norm(x) · w2ᵀ, the norm fused; every third is scaled. */
 struct fused_pair {
     struct gemm_data first, second;
     struct gpu_tensor weight, h, sum_squares;
@@ -14,8 +14,10 @@ struct fused_pair {
 
 static void pair_make(struct fused_pair *l, int n_tokens, int n_in, int hidden, int n_out, uint64_t *seed)
 {
-    struct gemm_case first = {.n_tokens = n_tokens, .n_in = n_in, .n_out = hidden, .y_float = true, .in_place = true};
-    struct gemm_case second = {.n_tokens = n_tokens, .n_in = hidden, .n_out = n_out, .bias = true};
+    float alpha = n_tokens % 3 == 0 ? 0.22f : 1.0f;
+    struct gemm_case first = {
+        .n_tokens = n_tokens, .n_in = n_in, .n_out = hidden, .y_float = true, .in_place = true, .alpha = alpha};
+    struct gemm_case second = {.n_tokens = n_tokens, .n_in = hidden, .n_out = n_out, .bias = true, .alpha = alpha};
     gemm_make(&l->first, &first, seed);
     gemm_make(&l->second, &second, seed);
     l->n_parts = (hidden + LF_NORM_PART - 1) / LF_NORM_PART;
@@ -72,15 +74,16 @@ static void check_prologue(const struct fused_pair *l, const float *x)
         for (int i = 0; i < hidden; i++) squares += (double)x[row * hidden + i] * (double)x[row * hidden + i];
         double factor = 1.0 / sqrt(squares / hidden + (double)1e-5f);
         for (int col = 0; col < n_out; col++) {
-            double sum = 0.0, magnitude = 0.0, bias = (double)l->second.bias_values[col];
+            double sum = 0.0, magnitude = 0.0, bias = (double)l->second.bias_values[col], alpha = l->second.p.alpha;
             for (int i = 0; i < hidden; i++) {
                 double t = (double)h[row * hidden + i] * (double)l->second.gw.values[col * hidden + i] * factor;
                 sum += t;
                 magnitude += fabs(t);
             }
-            double allowed = ldexp((hidden + 16) * (magnitude + fabs(bias)), -22);
-            allowed += gpu_rounding(gpu_act, fabs(sum + bias) + allowed);
-            assert_true(fabs((double)y[row * stride + col] - sum - bias) <= allowed);
+            double expected = alpha * (sum + bias);
+            double allowed = ldexp((hidden + 16) * alpha * (magnitude + fabs(bias)), -22);
+            allowed += gpu_rounding(gpu_act, fabs(expected) + allowed);
+            assert_true(fabs((double)y[row * stride + col] - expected) <= allowed);
         }
     }
     free(y);

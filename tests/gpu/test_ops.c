@@ -102,14 +102,14 @@ static void check_gemm_value(const struct gemm_case *c, const struct gemm_data *
         sum += (double)x[k] * (double)w[k];
         magnitude += fabs((double)x[k] * (double)w[k]);
     }
-    double bias = c->bias ? (double)d->bias_values[col] : 0.0;
+    double alpha = (double)d->p.alpha, bias = c->bias ? (double)d->bias_values[col] : 0.0;
     double residual = c->residual || c->in_place
                           ? (double)d->residual_values[(size_t)row * (size_t)d->p.y_stride + (size_t)col]
                           : 0.0;
-    if (c->bias && !c->y_float) bias_rounding = gpu_rounding(gpu_act, bias);
-    sum += bias + residual;
-    magnitude += fabs(bias) + fabs(residual);
-    double allowed = ldexp((c->n_in + 2) * magnitude, -22) + bias_rounding + 1e-30;
+    if (c->bias && !c->y_float) bias_rounding = gpu_rounding(gpu_act, alpha * bias);
+    sum = alpha * (sum + bias) + residual;
+    magnitude = fabs(alpha) * (magnitude + fabs(bias)) + fabs(residual);
+    double allowed = ldexp((c->n_in + 3) * magnitude, -22) + bias_rounding + 1e-30;
     if (!c->y_float) allowed += gpu_rounding(gpu_act, fabs(sum) + allowed);
     if (!(fabs((double)got - sum) <= allowed) || !(fabs((double)got - (double)on_cpu) <= 2.0 * allowed))
         fail_msg("T=%d n_in=%d n_out=%d row %d column %d: %g, expected %g within %g (plain C %g)", c->n_tokens, c->n_in,
@@ -159,6 +159,8 @@ static void gemm_is_right_for_named_shapes(void **state)
                                   .x_gap = s % 3 == 0 ? 8 : 0,
                                   .y_gap = s % 4 == 0 ? 3 : 0};
             run_gemm_case(&c, &seed);
+            c.alpha = -0.22f;
+            run_gemm_case(&c, &seed);
         }
     }
 }
@@ -173,7 +175,8 @@ static void gemm_is_right_for_all_row_counts(void **state)
                               .n_out = fixture_between(&seed, 1, 200),
                               .y_float = t % 2 == 0,
                               .bias = t % 3 == 0,
-                              .residual = t % 4 == 0};
+                              .residual = t % 4 == 0,
+                              .alpha = t % 5 == 0 ? 12.5f : 1.0f};
         run_gemm_case(&c, &seed);
     }
     run_gemm_case(&(struct gemm_case){.n_tokens = 513, .n_in = 256, .n_out = 96, .y_float = true, .residual = true},
@@ -242,7 +245,7 @@ static void gemms_repeat(void **state)
     }
 }
 
-/* In one kernel and in two, tiles of 16 and of 32 weight rows, halves of 8 and not. */
+/* In one kernel and in two, tiles of 16 and of 32 weight rows, halves of 8 and not; each activation in both. */
 static void gated_gemms_have_the_bits_of_gemm_and_activation(void **state)
 {
     (void)state;
@@ -251,20 +254,25 @@ static void gated_gemms_have_the_bits_of_gemm_and_activation(void **state)
     static const int n_tokens[] = {1, 3, 8, 9, 16, 17, 130};
     for (size_t s = 0; s < LF_N_ELEMS(shapes); s++) {
         for (size_t t = 0; t < LF_N_ELEMS(n_tokens); t++) {
-            struct gemm_case c = {
-                .n_tokens = n_tokens[t], .n_in = shapes[s][0], .n_out = shapes[s][1], .bias = t % 2 == 0};
+            struct gemm_case c = {.n_tokens = n_tokens[t],
+                                  .n_in = shapes[s][0],
+                                  .n_out = shapes[s][1],
+                                  .bias = t % 2 == 0,
+                                  .alpha = t % 3 == 0 ? 0.3f : 1.0f};
             struct gemm_data d;
             gemm_make(&d, &c, &seed);
             size_t n = (size_t)c.n_tokens * (size_t)c.n_out / 2;
             struct gpu_tensor at_once = gpu_poisoned(gpu_act, n), in_two = gpu_poisoned(gpu_act, n);
-            gpu_ops->gemm_gate_mul(
-                gpu, &d.p,
-                &(struct lf_gate_mul_params){
-                    .out = at_once.ptr, .gate_up = d.p.y, .n_tokens = c.n_tokens, .dim = c.n_out / 2});
+            struct lf_gate_mul_params gate = {.out = at_once.ptr,
+                                              .gate_up = d.p.y,
+                                              .n_tokens = c.n_tokens,
+                                              .dim = c.n_out / 2,
+                                              .act = (enum lf_act)((s + t) % LF_ACTS_N),
+                                              .limit = 7.0f};
+            gpu_ops->gemm_gate_mul(gpu, &d.p, &gate);
+            gate.out = in_two.ptr;
             gpu_ops->gemm(gpu, &d.p);
-            gpu_ops->gate_mul(gpu,
-                              &(struct lf_gate_mul_params){
-                                  .out = in_two.ptr, .gate_up = d.p.y, .n_tokens = c.n_tokens, .dim = c.n_out / 2});
+            gpu_ops->gate_mul(gpu, &gate);
             char *got = gpu_read_raw(&at_once), *expected = gpu_read_raw(&in_two);
             assert_memory_equal(got, expected, n * 2);
             free(expected);
@@ -294,7 +302,7 @@ static void prepared_gemms_are_the_same(void **state)
 
 /* ---- rows ---- */
 
-static void embed_widens_rows_of_the_table(void **state)
+static void embed_widens_and_scales_rows_of_the_table(void **state)
 {
     (void)state;
     uint64_t seed = 7;
@@ -316,11 +324,14 @@ static void embed_widens_rows_of_the_table(void **state)
                                     .ids = (int32_t *)(void *)dev_ids.ptr,
                                     .sampled = (int32_t *)(void *)sampled.ptr,
                                     .n_tokens = T};
-        gpu_ops->embed(gpu, &p);
-        float *got = gpu_read(&out);
-        for (size_t t = 0; t < T; t++)
-            assert_memory_equal(got + t * dim, gw.values + (size_t)ids[t] * dim, dim * sizeof(float));
-        free(got);
+        for (int scaled = 0; scaled < 2; scaled++) {
+            p.scale = scaled ? 11.3137f : 1.0f;
+            gpu_ops->embed(gpu, &p);
+            float *got = gpu_read(&out);
+            for (size_t i = 0; i < T * dim; i++)
+                assert_true(got[i] == p.scale * gw.values[(size_t)ids[i / dim] * dim + i % dim]);
+            free(got);
+        }
         gpu_free(&sampled);
         gpu_free(&dev_ids);
         gpu_free(&out);
@@ -328,47 +339,144 @@ static void embed_widens_rows_of_the_table(void **state)
     }
 }
 
+/* in_place: out is the residual */
+struct norm_case {
+    int n_tokens, dim;
+    bool weight, residual, out_float, in_place;
+};
+
+/* x, weight, residual and out of a case, and what they hold. */
+struct norm_data {
+    struct gpu_tensor x, weight, residual, out;
+    float *x_values, *weight_values, *residual_values;
+};
+
+static void check_norm(const struct norm_case *c, const struct norm_data *d, const float *got, const float *on_cpu)
+{
+    size_t dim = (size_t)c->dim;
+    for (size_t r = 0; r < (size_t)c->n_tokens; r++) {
+        double squares = 0.0;
+        for (size_t i = 0; i < dim; i++) squares += (double)d->x_values[r * dim + i] * (double)d->x_values[r * dim + i];
+        double scale = 1.0 / sqrt(squares / (double)dim + (double)1e-5f);
+        for (size_t i = 0; i < dim; i++) {
+            size_t at = r * dim + i;
+            double normed = (double)d->x_values[at] * scale * (c->weight ? (double)d->weight_values[i] : 1.0);
+            double expected = normed + (c->residual ? (double)d->residual_values[at] : 0.0);
+            double allowed = fabs(normed) * ((double)dim + 8) * ldexp(1.0, -24);
+            allowed += gpu_rounding(c->out_float ? LF_F32 : gpu_act, fabs(expected) + allowed);
+            if (!(fabs((double)got[at] - expected) <= allowed) ||
+                !(fabs((double)got[at] - (double)on_cpu[at]) <= 2.0 * allowed))
+                fail_msg("T=%d dim=%d weight %d residual %d float %d: row %zu column %zu: %g, expected %g within %g",
+                         c->n_tokens, c->dim, c->weight, c->residual, c->out_float, r, i, (double)got[at], expected,
+                         allowed);
+        }
+    }
+}
+
+static void run_norm_case(const struct norm_case *c, uint64_t *seed)
+{
+    size_t dim = (size_t)c->dim, n = (size_t)c->n_tokens * dim;
+    struct norm_data d;
+    d.x = gpu_random(LF_F32, seed, n, c->n_tokens % 2 ? 1.0f : 1e3f, &d.x_values);
+    d.weight = gpu_random(LF_F32, seed, dim, 1.0f, &d.weight_values);
+    d.residual = gpu_random(LF_F32, seed, n, 3.0f, &d.residual_values);
+    d.out = gpu_poisoned(c->out_float ? LF_F32 : gpu_act, n);
+    const struct gpu_tensor *out = c->in_place ? &d.residual : &d.out;
+    struct lf_rmsnorm_params p = {.out = out->ptr,
+                                  .x = (float *)(void *)d.x.ptr,
+                                  .weight = c->weight ? (float *)(void *)d.weight.ptr : NULL,
+                                  .eps = 1e-5f,
+                                  .n_tokens = c->n_tokens,
+                                  .dim = c->dim,
+                                  .residual = c->residual ? (float *)(void *)d.residual.ptr : NULL,
+                                  .out_float = c->out_float};
+    gpu_ops->rmsnorm(gpu, &p);
+    float *got = gpu_read(out), *on_cpu = fixture_alloc(n * sizeof(float));
+    p.out = on_cpu;
+    p.x = d.x_values;
+    p.weight = c->weight ? d.weight_values : NULL;
+    p.residual = c->residual ? d.residual_values : NULL;
+    lf_device_ops(cpu)->rmsnorm(cpu, &p);
+    check_norm(c, &d, got, on_cpu);
+    free(on_cpu);
+    free(got);
+    gpu_free(&d.out);
+    gpu_free(&d.residual);
+    gpu_free(&d.weight);
+    gpu_free(&d.x);
+    free(d.residual_values);
+    free(d.weight_values);
+    free(d.x_values);
+}
+
 static void rmsnorm_is_right(void **state)
 {
     (void)state;
     uint64_t seed = 8;
     static const int dims[] = {1, 3, 4, 37, 256, 1000, 4096, 5120, 8192, 16384, 20000};
+    static const struct norm_case kinds[] = {{.weight = true},
+                                             {.weight = false},
+                                             {.weight = true, .out_float = true},
+                                             {.weight = false, .out_float = true},
+                                             {.weight = true, .out_float = true, .residual = true},
+                                             {.weight = false, .out_float = true, .residual = true},
+                                             {.weight = true, .out_float = true, .residual = true, .in_place = true}};
     for (size_t s = 0; s < LF_N_ELEMS(dims); s++) {
-        size_t dim = (size_t)dims[s], t = s % 2 ? 5 : 33;
-        float *x_values, *w_values, *on_cpu = fixture_alloc(t * dim * sizeof(float));
-        struct gpu_tensor x = gpu_random(LF_F32, &seed, t * dim, s % 3 ? 1.0f : 1e3f, &x_values);
-        struct gpu_tensor w = gpu_random(LF_F32, &seed, dim, 1.0f, &w_values), out = gpu_poisoned(gpu_act, t * dim);
-        struct lf_rmsnorm_params p = {.out = out.ptr,
-                                      .x = (float *)(void *)x.ptr,
-                                      .weight = (float *)(void *)w.ptr,
-                                      .eps = 1e-5f,
-                                      .n_tokens = (int)t,
-                                      .dim = dims[s]};
-        gpu_ops->rmsnorm(gpu, &p);
-        float *got = gpu_read(&out);
-        struct lf_rmsnorm_params q = {
-            .out = on_cpu, .x = x_values, .weight = w_values, .eps = 1e-5f, .n_tokens = (int)t, .dim = dims[s]};
-        lf_device_ops(cpu)->rmsnorm(cpu, &q);
-        for (size_t r = 0; r < t; r++) {
-            double squares = 0.0;
-            for (size_t i = 0; i < dim; i++) squares += (double)x_values[r * dim + i] * (double)x_values[r * dim + i];
-            double scale = 1.0 / sqrt(squares / (double)dim + (double)1e-5f);
-            for (size_t i = 0; i < dim; i++) {
-                double expected = (double)x_values[r * dim + i] * scale * (double)w_values[i];
-                double allowed = fabs(expected) * ((double)dim + 8) * ldexp(1.0, -24);
-                allowed += gpu_rounding(gpu_act, fabs(expected) + allowed);
-                assert_true(fabs((double)got[r * dim + i] - expected) <= allowed);
-                assert_true(fabs((double)got[r * dim + i] - (double)on_cpu[r * dim + i]) <= 2.0 * allowed);
-            }
+        for (size_t k = 0; k < LF_N_ELEMS(kinds); k++) {
+            struct norm_case c = kinds[k];
+            c.dim = dims[s];
+            c.n_tokens = (s + k) % 2 ? 5 : 32;
+            run_norm_case(&c, &seed);
         }
-        free(got);
-        free(on_cpu);
-        free(w_values);
-        free(x_values);
-        gpu_free(&out);
-        gpu_free(&w);
-        gpu_free(&x);
     }
+}
+
+#define OAI_LIMIT 7.0f
+
+/* What a gate lets through. *steep: what its exponential is taken of; an error of that is a relative one of the
+ * result. */
+static double gated(enum lf_act act, double g, double up, double *steep)
+{
+    double u = sqrt(2.0 / acos(-1.0)) * (g + 0.044715 * g * g * g);
+    *steep = act == LF_ACT_GELU_TANH ? 2 * u : act == LF_ACT_GELU ? g * g : act == LF_ACT_SILU ? g : 1.702 * g;
+    if (act == LF_ACT_SILU) return g / (1.0 + exp(-g)) * up;
+    if (act == LF_ACT_GELU) return 0.5 * g * erfc(-g / sqrt(2.0)) * up;
+    if (act == LF_ACT_GELU_TANH) return g / (1.0 + exp(-2 * u)) * up;
+    g = fmin(g, (double)OAI_LIMIT);
+    return g / (1.0 + exp(-1.702 * g)) * (fmin(fmax(up, -(double)OAI_LIMIT), (double)OAI_LIMIT) + 1.0);
+}
+
+/* on_cpu is not rounded. */
+static void check_gate(enum lf_act act, float got, float on_cpu, float gate, float up)
+{
+    double steep, expected = gated(act, (double)gate, (double)up, &steep);
+    /* the fast exponential: a few ulps of e^-a, and of a */
+    double allowed = fabs(expected) * ldexp(32.0 + 8.0 * fmin(fabs(steep), 100.0), -24) + 1e-30;
+    allowed += gpu_rounding(gpu_act, fabs(expected) + allowed);
+    if (!(fabs((double)got - expected) <= allowed) || !(fabs((double)got - (double)on_cpu) <= 2.0 * allowed))
+        fail_msg("act %d of (%g, %g) is %.9g, expected %.9g within %g (plain C %.9g)", (int)act, (double)gate,
+                 (double)up, (double)got, expected, allowed, (double)on_cpu);
+}
+
+/* Of these values, [t, 2 · dim]. */
+static void run_gate_case(enum lf_act act, size_t t, size_t dim, float *values)
+{
+    struct gpu_tensor x = gpu_tensor(gpu_act, values, t * 2 * dim), out = gpu_poisoned(gpu_act, t * dim);
+    struct lf_gate_mul_params p = {
+        .out = out.ptr, .gate_up = x.ptr, .n_tokens = (int)t, .dim = (int)dim, .act = act, .limit = OAI_LIMIT};
+    gpu_ops->gate_mul(gpu, &p);
+    float *got = gpu_read(&out), *on_cpu = fixture_alloc(t * dim * sizeof(float));
+    p.out = on_cpu;
+    p.gate_up = values;
+    lf_device_ops(cpu)->gate_mul(cpu, &p);
+    for (size_t r = 0; r < t; r++)
+        for (size_t i = 0; i < dim; i++)
+            check_gate(act, got[r * dim + i], on_cpu[r * dim + i], values[r * 2 * dim + i],
+                       values[(r * 2 + 1) * dim + i]);
+    free(on_cpu);
+    free(got);
+    gpu_free(&out);
+    gpu_free(&x);
 }
 
 static void gate_mul_is_right(void **state)
@@ -376,30 +484,82 @@ static void gate_mul_is_right(void **state)
     (void)state;
     uint64_t seed = 9;
     static const int dims[] = {1, 7, 8, 130, 4864, 14336};
-    for (size_t s = 0; s < LF_N_ELEMS(dims); s++) {
-        size_t dim = (size_t)dims[s], t = s % 2 ? 3 : 70;
-        float *values;
-        struct gpu_tensor x = gpu_random(gpu_act, &seed, t * 2 * dim, 4.0f, &values);
-        struct gpu_tensor out = gpu_poisoned(gpu_act, t * dim);
-        float *on_cpu = fixture_alloc(t * dim * sizeof(float));
-        gpu_ops->gate_mul(
-            gpu, &(struct lf_gate_mul_params){.out = out.ptr, .gate_up = x.ptr, .n_tokens = (int)t, .dim = dims[s]});
-        lf_device_ops(cpu)->gate_mul(
-            cpu, &(struct lf_gate_mul_params){.out = on_cpu, .gate_up = values, .n_tokens = (int)t, .dim = dims[s]});
+    for (int act = 0; act < LF_ACTS_N; act++) {
+        for (size_t s = 0; s < LF_N_ELEMS(dims); s++) {
+            size_t dim = (size_t)dims[s], t = s % 2 ? 3 : 70;
+            float *values = fixture_floats(&seed, t * 2 * dim, 4.0f);
+            run_gate_case((enum lf_act)act, t, dim, values);
+            free(values);
+        }
+    }
+}
+
+static void gate_mul_holds_over_the_whole_range(void **state)
+{
+    (void)state;
+    enum { N = 40008 };
+    float *values = fixture_alloc(2 * N * sizeof(float));
+    for (int act = 0; act < LF_ACTS_N; act++) {
+        for (int i = 0; i < N; i++) values[i] = (float)(i - N / 2) * 0.005f; /* -100 .. 100 */
+        for (int i = 0; i < N; i++) values[N + i] = 1.5f - (float)(i % 40);
+        run_gate_case((enum lf_act)act, 1, N, values);
+
+        float special[12] = {NAN, INFINITY, 0.0f, -0.0f, 1.0f, 1.0f, 1.0f, 2.0f, 1.0f, 1.0f, NAN, 1.0f};
+        struct gpu_tensor x = gpu_tensor(gpu_act, special, 12), out = gpu_poisoned(gpu_act, 6);
+        struct lf_gate_mul_params p = {
+            .out = out.ptr, .gate_up = x.ptr, .n_tokens = 1, .dim = 6, .act = (enum lf_act)act, .limit = OAI_LIMIT};
+        gpu_ops->gate_mul(gpu, &p);
         float *got = gpu_read(&out);
-        for (size_t r = 0; r < t; r++) {
-            for (size_t i = 0; i < dim; i++) {
-                double gate = (double)values[r * 2 * dim + i], up = (double)values[(r * 2 + 1) * dim + i];
-                double expected = gate / (1.0 + exp(-gate)) * up;
-                double allowed =
-                    fabs(expected) * ldexp(1.0, -19) + 1e-30; /* the fast exponential: a few ulps of e^-a */
-                allowed += gpu_rounding(gpu_act, fabs(expected) + allowed);
-                assert_true(fabs((double)got[r * dim + i] - expected) <= allowed);
-                assert_true(fabs((double)got[r * dim + i] - (double)on_cpu[r * dim + i]) <= 2.0 * allowed);
-            }
+        assert_true(isnan(got[0]) && got[1] > 0.0f && isnan(got[4]) && !isnan(got[5]));
+        assert_true(isinf(got[1]) || act == LF_ACT_SWIGLU_OAI); /* whose gate has a limit */
+        assert_true(got[2] == 0.0f && got[3] == 0.0f);
+        free(got);
+        gpu_free(&out);
+        gpu_free(&x);
+    }
+    free(values);
+}
+
+static void softcap_is_right(void **state)
+{
+    (void)state;
+    uint64_t seed = 14;
+    static const int sizes[] = {1, 7, 128, 129, 30001, 1 << 20};
+    for (size_t s = 0; s < LF_N_ELEMS(sizes); s++) {
+        size_t n = (size_t)sizes[s];
+        float *values = fixture_floats(&seed, n, s % 2 ? 60.0f : 0.01f);
+        if (n > 7) values[3] = 1e30f, values[4] = -INFINITY, values[5] = 0.0f, values[6] = NAN;
+        struct gpu_tensor x = gpu_tensor(LF_F32, values, n);
+        gpu_ops->softcap(gpu, &(struct lf_softcap_params){.x = (float *)(void *)x.ptr, .n = (int64_t)n, .cap = 30.0f});
+        float *got = gpu_read(&x);
+        lf_device_ops(cpu)->softcap(cpu, &(struct lf_softcap_params){.x = values, .n = (int64_t)n, .cap = 30.0f});
+        for (size_t i = 0; i < n; i++) {
+            double off = fabs((double)got[i] - (double)values[i]); /* both are right within 12 roundings */
+            assert_true(isnan(values[i]) ? isnan(got[i]) : off <= fabs((double)values[i]) * ldexp(24.0, -24));
         }
         free(got);
-        free(on_cpu);
+        free(values);
+        gpu_free(&x);
+    }
+}
+
+static void round_rounds(void **state)
+{
+    (void)state;
+    uint64_t seed = 18;
+    static const int sizes[] = {1, 127, 4096, 70001};
+    for (size_t s = 0; s < LF_N_ELEMS(sizes); s++) {
+        size_t n = (size_t)sizes[s];
+        float *values;
+        struct gpu_tensor x = gpu_random(LF_F32, &seed, n, 10.0f, &values), out = gpu_poisoned(gpu_act, n);
+        gpu_ops->round(gpu, &(struct lf_round_params){out.ptr, (float *)(void *)x.ptr, (int64_t)n});
+        uint16_t *expected = malloc(n * sizeof *expected);
+        assert_non_null(expected);
+        lf_from_f32(expected, gpu_act, values, n);
+        char *got = gpu_read_raw(&out);
+        assert_memory_equal(got, expected, n * sizeof *expected);
+        free(got);
+        free(expected);
         free(values);
         gpu_free(&out);
         gpu_free(&x);
@@ -486,6 +646,8 @@ static void no_tokens_is_no_work(void **state)
     gpu_ops->embed(gpu, &(struct lf_embed_params){.scale = 1, .table = &w});
     gpu_ops->rmsnorm(gpu, &(struct lf_rmsnorm_params){.out = &w, .dim = 1});
     gpu_ops->gate_mul(gpu, &(struct lf_gate_mul_params){.dim = 1});
+    gpu_ops->softcap(gpu, &(struct lf_softcap_params){.cap = 1.0f});
+    gpu_ops->round(gpu, &(struct lf_round_params){.out = &w});
     gpu_ops->gather(gpu, &(struct lf_gather_params){.dim = 1});
     gpu_sync();
 }
@@ -565,10 +727,13 @@ int main(int argc, char **argv)
         cmocka_unit_test(tokens_of_a_gemm_are_the_same_in_every_batch_up_to_16),
         cmocka_unit_test(gemms_repeat),
         cmocka_unit_test(prepared_gemms_are_the_same),
-        cmocka_unit_test(embed_widens_rows_of_the_table),
+        cmocka_unit_test(embed_widens_and_scales_rows_of_the_table),
         cmocka_unit_test(rmsnorm_is_right),
         cmocka_unit_test(gated_gemms_have_the_bits_of_gemm_and_activation),
         cmocka_unit_test(gate_mul_is_right),
+        cmocka_unit_test(gate_mul_holds_over_the_whole_range),
+        cmocka_unit_test(softcap_is_right),
+        cmocka_unit_test(round_rounds),
         cmocka_unit_test(gather_copies_rows),
         cmocka_unit_test(tokens_of_norm_and_silu_stay_alone_and_repeat),
         cmocka_unit_test(no_tokens_is_no_work),

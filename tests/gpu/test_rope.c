@@ -1,5 +1,6 @@
 /* RoPE, QK norm and KV append on a GPU against float64 and against plain C: heads of several sizes, partial rotation,
- * with and without norm, sequences over pages in any order, and the surplus rows of a graph's bucket.
+ * with and without norm, of a head or of the row, queries scaled by position, sequences over pages in any order, and
+ * the surplus rows of a graph's bucket.
  *
  *     test_rope [PATTERN]   (of the names of tests) */
 #include "tests/gpu/gpu_fixture.h"
@@ -12,7 +13,7 @@ enum { MAX_SEQS = 40, MAX_BLOCKS = 8, N_LAYERS = 2, LAYER = 1, REPEATS = 200 };
 
 struct shape {
     int n_heads, n_kv_heads, head_dim, rotary_dim;
-    bool norm;
+    bool norm, whole_row, q_scale;
 };
 
 struct seq {
@@ -25,8 +26,8 @@ struct step {
     struct shape shape;
     int n_seqs, n_rows, bucket_rows, n_blocks;
     struct seq seqs[MAX_SEQS];
-    float *qkv_values, *q_norm_values, *k_norm_values, *table_values;
-    struct gpu_tensor qkv, q_norm, k_norm, table, q_out, kv;
+    float *qkv_values, *q_norm_values, *k_norm_values, *table_values, *q_scale_values;
+    struct gpu_tensor qkv, q_norm, k_norm, table, q_scale, q_out, kv;
     struct lf_buffer lists; /* counts, sequences, tables */
     struct lf_rope_cuda_args args;
 };
@@ -96,9 +97,12 @@ static void make_step(struct step *st, const struct shape *shape, uint64_t *seed
     st->bucket_rows = st->n_rows + surplus;
     size_t rows = (size_t)st->bucket_rows, dim = (size_t)shape->head_dim;
     st->qkv = gpu_random(gpu_act, seed, rows * row_elems(shape), 1.0f, &st->qkv_values);
-    st->q_norm = gpu_random(LF_F32, seed, dim, 1.0f, &st->q_norm_values);
-    st->k_norm = gpu_random(LF_F32, seed, dim, 1.0f, &st->k_norm_values);
+    size_t q_norm = shape->whole_row ? (size_t)shape->n_heads * dim : dim;
+    size_t k_norm = shape->whole_row ? (size_t)shape->n_kv_heads * dim : dim;
+    st->q_norm = gpu_random(LF_F32, seed, q_norm, 1.0f, &st->q_norm_values);
+    st->k_norm = gpu_random(LF_F32, seed, k_norm, 1.0f, &st->k_norm_values);
     int n_positions = MAX_BLOCKS * LF_KV_BLOCK_TOKENS;
+    st->q_scale = gpu_random(LF_F32, seed, (size_t)n_positions, 1.0f, &st->q_scale_values);
     struct lf_rope_opts opts = {
         .head_dim = shape->head_dim, .rotary_dim = shape->rotary_dim, .theta = 10000.0, .factor = 1.0};
     size_t n_table = (size_t)n_positions * (size_t)shape->rotary_dim;
@@ -114,6 +118,8 @@ static void make_step(struct step *st, const struct shape *shape, uint64_t *seed
                                           .q_norm = shape->norm ? (const float *)(void *)st->q_norm.ptr : NULL,
                                           .k_norm = shape->norm ? (const float *)(void *)st->k_norm.ptr : NULL,
                                           .table = (const float *)(void *)st->table.ptr,
+                                          .q_scale = shape->q_scale ? (const float *)(void *)st->q_scale.ptr : NULL,
+                                          .norm_whole_row = shape->whole_row,
                                           .kv = st->kv.ptr,
                                           .norm_eps = 1e-6f,
                                           .n_tokens = st->bucket_rows,
@@ -134,6 +140,7 @@ static void free_step(struct step *st)
     gpu_free(&st->q_norm);
     gpu_free(&st->k_norm);
     gpu_free(&st->table);
+    gpu_free(&st->q_scale);
     gpu_free(&st->q_out);
     gpu_free(&st->kv);
     lf_buffer_free(gpu, &st->lists);
@@ -141,6 +148,7 @@ static void free_step(struct step *st)
     free(st->q_norm_values);
     free(st->k_norm_values);
     free(st->table_values);
+    free(st->q_scale_values);
 }
 
 static void append(const struct step *st)
@@ -151,12 +159,17 @@ static void append(const struct step *st)
 
 /* ---- float64 ---- */
 
-static void head_in_double(double *out, const float *x, const float *norm, const float *cos_sin, const struct shape *s)
+/* Head `head` of n_heads neighbours of one kind, whose first is at x; norm: of the kind, or NULL. */
+static void head_in_double(double *out, const float *x, int head, int n_heads, const float *norm, const float *cos_sin,
+                           const struct shape *s)
 {
-    int half = s->rotary_dim / 2;
+    int half = s->rotary_dim / 2, first = s->whole_row ? 0 : head * s->head_dim;
+    int n = s->whole_row ? n_heads * s->head_dim : s->head_dim;
     double squares = 0.0, factor = 1.0;
-    for (int i = 0; i < s->head_dim; i++) squares += (double)x[i] * (double)x[i];
-    if (norm) factor = 1.0 / sqrt(squares / s->head_dim + (double)1e-6f);
+    for (int i = first; i < first + n; i++) squares += (double)x[i] * (double)x[i];
+    if (norm) factor = 1.0 / sqrt(squares / n + (double)1e-6f);
+    if (norm && s->whole_row) norm += head * s->head_dim;
+    x += head * s->head_dim;
     for (int i = 0; i < s->head_dim; i++) out[i] = (double)x[i] * factor * (norm ? (double)norm[i] : 1.0);
     for (int i = 0; i < half; i++) {
         double a = out[i], b = out[i + half], c = (double)cos_sin[2 * i], sn = (double)cos_sin[2 * i + 1];
@@ -203,6 +216,8 @@ static float *append_on_cpu(const struct step *st, struct lf_kv_view *kv)
                                       .k_norm = s->norm ? st->k_norm_values : NULL,
                                       .norm_eps = 1e-6f,
                                       .table = st->table_values,
+                                      .q_scale = s->q_scale ? st->q_scale_values : NULL,
+                                      .norm_whole_row = s->whole_row,
                                       .rotary_dim = s->rotary_dim,
                                       .n_heads = s->n_heads,
                                       .kv = kv,
@@ -236,7 +251,8 @@ static void check_row(const struct step *st, const struct seq *q, int r, float *
     double want[LF_HEAD_DIM];
     for (int h = 0; h < s->n_heads; h++) {
         float *got = q_out + (row * (size_t)s->n_heads + (size_t)h) * dim;
-        head_in_double(want, x + (size_t)h * dim, s->norm ? st->q_norm_values : NULL, cos_sin, s);
+        head_in_double(want, x, h, s->n_heads, s->norm ? st->q_norm_values : NULL, cos_sin, s);
+        for (size_t i = 0; s->q_scale && i < dim; i++) want[i] *= (double)st->q_scale_values[pos];
         check_head(got, want, s);
         for (size_t i = 0; i < dim; i++) want[i] = (double)cpu_q[(row * (size_t)s->n_heads + (size_t)h) * dim + i];
         check_head(got, want, s);
@@ -247,7 +263,8 @@ static void check_row(const struct step *st, const struct seq *q, int r, float *
         float *got_k = kv + page_at(s, block, 0, h) + (size_t)slot * dim;
         float *got_v = kv + page_at(s, block, 1, h) + (size_t)slot * dim;
         const float *cpu_page = lf_kv_page(cpu_kv, block, LAYER, LF_KV_K, h);
-        head_in_double(want, k, s->norm ? st->k_norm_values : NULL, cos_sin, s);
+        head_in_double(want, x + (size_t)s->n_heads * dim, h, s->n_kv_heads, s->norm ? st->k_norm_values : NULL,
+                       cos_sin, s);
         check_head(got_k, want, s);
         for (int i = 0; i < s->head_dim; i++) want[i] = (double)cpu_page[lf_kv_k_index(cpu_kv, slot, i)];
         check_head(got_k, want, s);
@@ -272,9 +289,28 @@ static void check_step(const struct step *st)
 }
 
 static const struct shape shapes[] = {
-    {32, 8, 128, 128, false}, {8, 1, 128, 128, true}, {4, 2, 64, 64, false}, {6, 2, 96, 96, true},
-    {3, 3, 256, 256, true},   {4, 2, 128, 32, false}, {5, 1, 96, 48, true},  {2, 1, 256, 64, false},
-    {12, 2, 32, 32, true},    {7, 7, 80, 80, false},
+    {32, 8, 128, 128, .norm = false},
+    {8, 1, 128, 128, .norm = true},
+    {4, 2, 64, 64, .norm = false},
+    {6, 2, 96, 96, .norm = true},
+    {3, 3, 256, 256, .norm = true},
+    {4, 2, 128, 32, .norm = false},
+    {5, 1, 96, 48, .norm = true},
+    {2, 1, 256, 64, .norm = false},
+    {12, 2, 32, 32, .norm = true},
+    {7, 7, 80, 80, .norm = false},
+    /* small and large heads */
+    {3, 1, 8, 8, .norm = true},
+    {5, 5, 24, 16, .norm = false},
+    {2, 1, 264, 264, .norm = true},
+    {2, 1, 512, 128, .norm = true},
+    {3, 1, 512, 512, .norm = false},
+    /* norms of rows, scaled queries */
+    {6, 6, 128, 128, .norm = true, .whole_row = true},
+    {5, 1, 96, 48, .norm = true, .whole_row = true, .q_scale = true},
+    {2, 1, 512, 512, .norm = true, .whole_row = true},
+    {8, 2, 128, 128, .q_scale = true},
+    {3, 1, 64, 32, .norm = true, .q_scale = true},
 };
 
 /* ---- tests ---- */
@@ -379,9 +415,10 @@ static void a_gemm_with_rope_as_epilogue_has_the_bits_of_both(void **state)
     (void)state;
     enum { N_IN = 264, PARTS = (N_IN + LF_NORM_PART - 1) / LF_NORM_PART };
     uint64_t seed = 45;
-    static const struct shape plain[] = {
-        {32, 8, 128, 128, false}, {4, 2, 64, 64, false}, {7, 7, 80, 80, false}, {3, 3, 256, 256, false}};
-    for (int i = 0; i < 48; i++) {
+    static const struct shape plain[] = {{32, 8, 128, 128, .norm = false}, {4, 2, 64, 64, .norm = false},
+                                         {7, 7, 80, 80, .norm = false},    {3, 3, 256, 256, .norm = false},
+                                         {2, 1, 512, 512, .norm = false},  {8, 2, 128, 128, .q_scale = true}};
+    for (int i = 0; i < 60; i++) {
         const struct shape *shape = &plain[i % (int)LF_N_ELEMS(plain)];
         struct step st;
         make_step(&st, shape, &seed, 1 + i % 5, 1 + i % 3, i % 2, 0);
@@ -395,7 +432,7 @@ static void a_gemm_with_rope_as_epilogue_has_the_bits_of_both(void **state)
         for (int k = 0; k < LF_FUSED_NORM_TOKENS * PARTS; k++) squares_values[k] = fabsf(squares_values[k]);
         lf_upload(gpu, squares.ptr, squares_values, squares.n * sizeof(float));
         bool halves = gpu_act == LF_BF16 && i % 3 != 0;
-        struct lf_gemm_params p = {.alpha = 1,
+        struct lf_gemm_params p = {.alpha = i % 5 == 0 ? 0.6f : 1.0f,
                                    .y = st.qkv.ptr,
                                    .x = x.ptr,
                                    .w = &gw.w,
@@ -431,8 +468,8 @@ static void a_gemm_with_rope_as_epilogue_has_the_bits_of_both(void **state)
 static void shapes_that_do_not_fit_are_named(void **state)
 {
     (void)state;
-    assert_true(lf_rope_append_cuda_supports(128, 128) && lf_rope_append_cuda_supports(256, 4));
-    assert_false(lf_rope_append_cuda_supports(260, 64) || lf_rope_append_cuda_supports(126, 64));
+    assert_true(lf_rope_append_cuda_supports(128, 128) && lf_rope_append_cuda_supports(512, 4));
+    assert_false(lf_rope_append_cuda_supports(516, 64) || lf_rope_append_cuda_supports(126, 64));
     assert_false(lf_rope_append_cuda_supports(128, 130) || lf_rope_append_cuda_supports(128, 6));
     assert_false(lf_rope_append_cuda_supports(128, 0) || lf_rope_append_cuda_supports(0, 0));
 }

@@ -240,26 +240,25 @@ static void record_scaled(struct lf_recorder *r)
     lf_rec_softcap(r, 30);
 }
 
-static struct lf_programs make_scaled(bool fused_norms, bool plain_only, enum lf_status expected, struct lf_err *err)
+static struct lf_programs make_scaled(bool fused_norms)
 {
+    struct lf_err err;
     struct lf_programs p = {0};
     struct lf_hparams hp = hparams();
     const struct lf_arch arch = {.name = "Scaled", .record = record_scaled};
-    const struct lf_ops ops = {.fused_norm_tokens = fused_norms ? some_tokens : NULL, .plain_only = plain_only};
+    const struct lf_ops ops = {.fused_norm_tokens = fused_norms ? some_tokens : NULL};
     hp.arch = &arch;
     hp.architecture = arch.name;
     hp.q_scale = (struct lf_q_scale){.beta = 0.1, .n_positions = 100};
     hp.attn_scale = 0.125f;
-    enum lf_status status = lf_programs_make(&p, &hp, &ops, false, err);
-    if (status != expected) fail_msg("%s", status == LF_OK ? "made" : err->message);
+    if (lf_programs_make(&p, &hp, &ops, false, &err) != LF_OK) fail_msg("%s", err.message);
     return p;
 }
 
 static void ops_carry_what_they_were_recorded_with(void **state)
 {
     (void)state;
-    struct lf_err err;
-    struct lf_programs p = make_scaled(true, false, LF_OK, &err);
+    struct lf_programs p = make_scaled(true);
     const struct lf_program *f = &p.of[LF_WANTED_SOME];
     int n_adds = 0, n_scaled = 0;
     assert_true(f->ops[0].kind == LF_OP_EMBED && f->ops[0].scale == 8.0f);
@@ -283,20 +282,6 @@ static void ops_carry_what_they_were_recorded_with(void **state)
     assert_true(cap->in[LF_OP_X] == f->logits && cap->out[LF_OP_Y] == f->logits);
     assert_int_equal(logits->out[LF_OP_Y], f->logits);
     assert_true(p.recorded.slots[f->ops[f->n_ops - 3].weight[LF_OP_NORM]].add == 1.0f);
-    lf_programs_deinit(&p);
-}
-
-/* The plain ops of a device that has no more are asked for nothing else. */
-static void a_device_without_an_op_is_not_asked_for_it(void **state)
-{
-    (void)state;
-    struct lf_err err;
-    struct lf_programs p = make_scaled(false, true, LF_UNSUPPORTED, &err);
-    assert_non_null(strstr(err.message, "Scaled has an embedding that is scaled, which is not implemented on this"));
-    lf_programs_deinit(&p);
-    struct lf_hparams hp = hparams();
-    const struct lf_ops plain = {.plain_only = true};
-    assert_int_equal(lf_programs_make(&p, &hp, &plain, false, &err), LF_OK);
     lf_programs_deinit(&p);
 }
 
@@ -364,9 +349,8 @@ static void no_value_lies_where_another_one_is_still_read(void **state)
         }
         lf_programs_deinit(&programs);
     }
-    struct lf_err err;
     for (int i = 0; i < 4 * LF_WANTED_N; i++) { /* and with norms that add to it */
-        struct lf_programs programs = make_scaled(i % 2, false, LF_OK, &err);
+        struct lf_programs programs = make_scaled(i % 2);
         struct lf_program *p = &programs.of[i / 4];
         uint64_t end = lf_pass_place(p, &limits[i % 4], 512);
         check_places(p, &limits[i % 4], 512, end);
@@ -475,27 +459,26 @@ static void an_op_whose_shapes_do_not_fit_is_named(void **state)
 static void an_op_beyond_llama_that_does_not_fit_is_named(void **state)
 {
     (void)state;
-    struct lf_err err;
-    struct lf_programs p = make_scaled(false, false, LF_OK, &err);
+    struct lf_programs p = make_scaled(false);
     struct lf_op *append = &p.recorded.ops[first_of(&p.recorded, LF_OP_ROPE_APPEND)];
     p.recorded.slots[append->weight[LF_OP_Q_NORM]].n_out -= 2;
     expect_wrong(&p, "rope_append of layer 0: the length of its q_norm is 126, expected 128");
-    p = make_scaled(false, false, LF_OK, &err);
+    p = make_scaled(false);
     append = &p.recorded.ops[first_of(&p.recorded, LF_OP_ROPE_APPEND)];
     append->norm_whole_row = false; /* then both have one length */
     expect_wrong(&p, "rope_append of layer 0: the length of its k_norm is 64, expected 128");
-    p = make_scaled(false, false, LF_OK, &err);
+    p = make_scaled(false);
     struct lf_op *add = &p.recorded.ops[first_of(&p.recorded, LF_OP_ATTENTION) + 2];
     p.recorded.values[add->in[LF_OP_X]].is_float = false;
     expect_wrong(&p, "rmsnorm of layer -1: an input of float is 0, expected 1");
-    p = make_scaled(false, false, LF_OK, &err);
+    p = make_scaled(false);
     add = &p.recorded.ops[first_of(&p.recorded, LF_OP_ATTENTION) + 2];
     p.recorded.values[add->out[LF_OP_Y]].is_float = false;
     expect_wrong(&p, "rmsnorm of layer -1: a residual of float is 0, expected 1");
-    p = make_scaled(false, false, LF_OK, &err);
+    p = make_scaled(false);
     p.recorded.ops[p.recorded.n_ops - 1].out[LF_OP_Y] = 0;
     expect_wrong(&p, "softcap of layer -1: its output is 0");
-    p = make_scaled(false, false, LF_OK, &err);
+    p = make_scaled(false);
     p.recorded.values[p.recorded.ops[first_of(&p.recorded, LF_OP_ROUND)].out[LF_OP_Y]].is_float = true;
     expect_wrong(&p, "round of layer -1: an output of float is 1, expected 0");
 }
@@ -564,8 +547,7 @@ static void costs_are_what_counting_gives(void **state)
     struct lf_op_cost embed = cost_of(&p, LF_OP_EMBED, 5, 5, 0);
     assert_int_equal((int)embed.bytes, 5 * HIDDEN * (2 + 4));
     lf_programs_deinit(&p);
-    struct lf_err err;
-    p = make_scaled(false, false, LF_OK, &err);
+    p = make_scaled(false);
     struct lf_op_cost cap = cost_of(&p, LF_OP_SOFTCAP, 5, 5, 0); /* of the one token with logits */
     assert_int_equal((int)cap.bytes, 2 * VOCAB * 4);
     assert_true(cap.flops > 0);
@@ -697,7 +679,6 @@ int main(void)
         cmocka_unit_test(each_fusion_takes_the_place_of_what_it_fuses),
         cmocka_unit_test(what_two_ops_read_is_not_fused_away),
         cmocka_unit_test(ops_carry_what_they_were_recorded_with),
-        cmocka_unit_test(a_device_without_an_op_is_not_asked_for_it),
         cmocka_unit_test(no_value_lies_where_another_one_is_still_read),
         cmocka_unit_test(a_step_takes_no_more_than_its_largest_op),
         cmocka_unit_test(random_programs_keep_their_values_apart),
