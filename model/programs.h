@@ -18,7 +18,8 @@ struct lf_programs {
 
 /* The recorded one alone: all that says which tensors there must be. LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_program_record(struct lf_program *out, const struct lf_hparams *hp, struct lf_err *err);
-/* For a device with these ops. no_fusion: the plain ops alone. LF_NO_MEMORY. */
+/* For a device with these ops. no_fusion: the plain ops alone. LF_NO_MEMORY, LF_UNSUPPORTED where the device lacks
+ * an op. */
 LF_MUST_CHECK enum lf_status lf_programs_make(struct lf_programs *out, const struct lf_hparams *hp,
                                               const struct lf_ops *ops, bool no_fusion, struct lf_err *err);
 void lf_programs_deinit(struct lf_programs *programs); /* accepts a zeroed one */

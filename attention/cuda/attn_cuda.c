@@ -5,8 +5,8 @@
  * tasks is not launched, and a grid is no larger than its list. Only where a graph is recorded (an empty schedule)
  * everything a decode step can need is launched; decode's grid then fills the GPU.
  *
- * The kernels are chosen once: the portable ones (mma.sync), but for prefill Hopper's own where it takes the
- * head_dim. */
+ * The kernels are chosen once, by head_dim: the portable ones (mma.sync), but for prefill Hopper's own where it takes
+ * it, and past 256 attn_wide.cu for both kinds of tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +50,15 @@ static uint64_t reserve(uint64_t *at, uint64_t n)
     return offset;
 }
 
+/* What the kernels that take this head_dim want, at most. */
+static size_t scratch_bytes(int head_dim, int n_sms)
+{
+    if (lf_attn_wide_supports(head_dim)) return lf_attn_wide_scratch_bytes(head_dim, n_sms);
+    size_t prefill =
+        LF_MAX(lf_attn_prefill_mma_scratch_bytes(head_dim, n_sms), lf_attn_prefill_sm90_scratch_bytes(head_dim, n_sms));
+    return LF_MAX(prefill, lf_attn_decode_mma_scratch_bytes(head_dim, n_sms));
+}
+
 static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_sms)
 {
     struct lf_attn_map_caps caps;
@@ -66,18 +75,16 @@ static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_s
     at *= (uint64_t)s->n_schedules;
     l->partial_o = reserve(&at, rows * (uint64_t)s->head_dim * sizeof(float));
     l->partial_ml = reserve(&at, rows * 2 * sizeof(float));
-    size_t scratch_bytes = lf_attn_prefill_mma_scratch_bytes(s->head_dim, n_sms);
-    scratch_bytes = LF_MAX(scratch_bytes, lf_attn_prefill_sm90_scratch_bytes(s->head_dim, n_sms));
-    l->scratch = reserve(&at, LF_MAX(scratch_bytes, lf_attn_decode_mma_scratch_bytes(s->head_dim, n_sms)));
+    l->scratch = reserve(&at, scratch_bytes(s->head_dim, n_sms));
     l->total = at;
 }
 
 static enum lf_status check(const struct lf_attn_shape *shape, const struct lf_device_info *info, struct lf_err *err)
 {
     int group = shape->n_heads / shape->n_kv_heads;
-    if (shape->head_dim < 32 || shape->head_dim > 256 || shape->head_dim % 16 != 0)
-        return lf_fail(err, LF_UNSUPPORTED, "attention on a GPU: head_dim %d; expected a multiple of 16 from 32 to %d",
-                       shape->head_dim, 256);
+    if (!lf_attn_decode_mma_supports(shape->head_dim) && !lf_attn_wide_supports(shape->head_dim))
+        return lf_fail(err, LF_UNSUPPORTED, "attention on a GPU: head_dim %d; expected a multiple of 8 from 8 to %d",
+                       shape->head_dim, (int)LF_ATTN_CUDA_HEAD_DIM);
     if (shape->kv_dtype != info->act_dtype)
         return lf_fail(err, LF_UNSUPPORTED, "attention on a GPU: KV of type %s with activations of type %s",
                        lf_dtype_name(shape->kv_dtype), lf_dtype_name(info->act_dtype));
@@ -97,24 +104,25 @@ static uint64_t workspace_bytes(const struct lf_attn_shape *shape, const struct 
 /* Chooses the kernels and has them loaded. */
 static enum lf_status choose_kernels(struct attn_cuda *a, struct lf_device *dev, int head_dim, struct lf_err *err)
 {
-    if (lf_device_info(dev)->sm == 90 && lf_attn_prefill_sm90_supports(head_dim)) {
+    if (lf_attn_wide_supports(head_dim)) {
+        a->prefill = lf_attn_prefill_wide;
+        a->decode = lf_attn_decode_wide;
+        lf_cuda_check(dev, lf_attn_wide_setup(), "attention's kernel");
+    } else if (lf_device_info(dev)->sm == 90 && lf_attn_prefill_sm90_supports(head_dim)) {
         a->prefill = lf_attn_prefill_sm90;
         lf_cuda_check(dev, lf_attn_prefill_sm90_setup(), "attention's prefill kernel");
-    } else if (lf_attn_prefill_mma_supports(head_dim)) {
+    } else {
         a->prefill = lf_attn_prefill_mma;
         lf_cuda_check(dev, lf_attn_prefill_mma_setup(), "attention's prefill kernel");
     }
     lf_cuda_check(dev, lf_attn_combine_prefill_setup(), "attention's combine kernel");
     lf_cuda_check(dev, lf_rope_append_cuda_setup(), "RoPE's kernel");
     lf_cuda_check(dev, lf_qkv_cuda_setup(&a->has_qkv), "RoPE's kernel");
-    if (lf_attn_decode_mma_supports(head_dim)) {
+    if (!a->decode) {
         a->decode = lf_attn_decode_mma;
         lf_cuda_check(dev, lf_attn_decode_mma_setup(), "attention's decode kernel");
-        lf_cuda_check(dev, lf_attn_combine_decode_setup(), "attention's combine kernel");
     }
-    if (!a->prefill || !a->decode)
-        return lf_fail(err, LF_UNSUPPORTED, "attention on this GPU: head_dim %d, expected a multiple of 16 up to 256",
-                       head_dim);
+    lf_cuda_check(dev, lf_attn_combine_decode_setup(), "attention's combine kernel");
     return lf_device_sync(dev, err);
 }
 

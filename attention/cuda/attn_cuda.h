@@ -134,6 +134,13 @@ int lf_attn_decode_mma_setup(void);
 int lf_attn_decode_mma(const struct lf_attn_cuda_args *args, void *stream);
 size_t lf_attn_decode_mma_scratch_bytes(int head_dim, int n_sms); /* of its own `scratch` */
 
+/* attn_wide.cu: both kinds, for heads that the others have no room for. Portable: sm_80 and later. */
+bool lf_attn_wide_supports(int head_dim);
+int lf_attn_wide_setup(void);
+int lf_attn_prefill_wide(const struct lf_attn_cuda_args *args, void *stream);
+int lf_attn_decode_wide(const struct lf_attn_cuda_args *args, void *stream);
+size_t lf_attn_wide_scratch_bytes(int head_dim, int n_sms); /* of its own `scratch` */
+
 /* Combines the partial rows of each entry of the combine list in ascending order and writes output and lse. */
 int lf_attn_combine_decode_setup(void);
 int lf_attn_combine_decode(const struct lf_attn_cuda_args *args, void *stream);

@@ -23,7 +23,7 @@
  * Shared memory: the rings, (n_stages · 2) slices of K and of V; queries where they do not fit into registers; one
  * stream's results and a group's combined result, float. The combined result of earlier groups is in global memory, and
  * only tasks of several groups touch it. Bound by memory up to 64 rows of queries, 16 tokens × 4 query heads. Needs
- * head_dim divisible by 16 up to 256; it is padded with zeros to 64, 128 or 256 on the way into shared memory. CPU
+ * head_dim divisible by 8 up to 256; it is padded with zeros to 64, 128 or 256 on the way into shared memory. CPU
  * reference: attn_cpu.c. */
 #include "device/cuda/launch.cuh"
 #include "attention/cuda/attn_mma.cuh"
@@ -287,9 +287,8 @@ LF_GPU_FN void load_queries(uint32_t (&q)[D / 16][4], const lf_attn_cuda_args &p
             (const uint32_t *)((const T *)p.q + head_row_of(p, t, is_row ? i : 0, &head) * p.head_dim + column);
 #pragma unroll
         for (int ks = 0; ks < D / 16; ks++) {
-            bool is_there = is_row && ks * 16 < p.head_dim;
-            q[ks][h] = is_there ? from[ks * 8] : 0;
-            q[ks][h + 2] = is_there ? from[ks * 8 + 4] : 0;
+            q[ks][h] = is_row && ks * 16 < p.head_dim ? from[ks * 8] : 0;
+            q[ks][h + 2] = is_row && ks * 16 + 8 < p.head_dim ? from[ks * 8 + 4] : 0;
         }
     }
 }
@@ -591,7 +590,7 @@ template <class T> static int setup(const shared_limits &gpu)
 
 bool lf_attn_decode_mma_supports(int head_dim)
 {
-    return head_dim >= 16 && head_dim <= 256 && head_dim % 16 == 0;
+    return head_dim >= UNIT_ELEMS && head_dim <= 256 && head_dim % UNIT_ELEMS == 0;
 }
 
 size_t lf_attn_decode_mma_scratch_bytes(int head_dim, int n_sms)

@@ -23,7 +23,7 @@
  * offsets, a tile's base and immediates), and at head_dim 256, where there are two warps a scheduler, a PV that runs
  * under the next tile's softmax. There ldmatrix, of 16 rows at a time, takes 72% of what shared memory gives.
  *
- * Needs head_dim divisible by 16 up to 256; it is padded with zeros to 64, 96, 128 or 256 in shared memory.
+ * Needs head_dim divisible by 8 up to 256; it is padded with zeros to 64, 96, 128 or 256 in shared memory.
  * CPU reference: attn_cpu.c. */
 #include "device/cuda/launch.cuh"
 #include "attention/cuda/attn_mma.cuh"
@@ -447,7 +447,7 @@ template <class T> static int setup(const shared_limits &gpu)
 
 bool lf_attn_prefill_mma_supports(int head_dim)
 {
-    return head_dim >= 16 && head_dim <= 256 && head_dim % 16 == 0;
+    return head_dim >= UNIT_ELEMS && head_dim <= 256 && head_dim % UNIT_ELEMS == 0;
 }
 
 int lf_attn_prefill_mma_setup(void)

@@ -1,6 +1,6 @@
-"""Attention of decode tokens on a GPU: attn_decode_mma.cu and attn_combine_decode.cu against float64 over the grid of
-shapes, and bit for bit against themselves: alone and in a batch, one token a step and several, split and whole, repeated,
-and with a predecessor that writes the step's tokens when decode and combine have long started.
+"""Attention of decode tokens on a GPU: attn_decode_mma.cu, attn_wide.cu and attn_combine_decode.cu against float64 over the
+grid of shapes, and bit for bit against themselves: alone and in a batch, one token a step and several, split and whole,
+repeated, and with a predecessor that writes the step's tokens when decode and combine have long started.
 
     python3 tests/gpu/attn_decode.py [--quick | --sanitize]"""
 import itertools
@@ -23,11 +23,11 @@ def grid(lib, quick):
     def make(store, i, options):
         split = (8000, True, False, True, None)[i]
         return step_of(lib, store, shapes, recorded=i % 2 == 1, overlaps=i > 2, split=split, **options)
-    t.grid(make, shapes, HEADS, (64, 128) if quick else (32, 64, 80, 96, 112, 128, 192, 256), quick)
+    t.grid(make, shapes, HEADS, (64, 128, 512) if quick else (8, 24, 32, 64, 80, 96, 112, 128, 192, 256, 264, 512), quick)
 
 
 def long_contexts(lib, _quick):
-    for heads, d in (((32, 8), 128), ((8, 1), 128), ((8, 4), 256)):
+    for heads, d in (((32, 8), 128), ((8, 1), 128), ((8, 4), 256), ((8, 2), 512)):
         shapes = [(1, 131072), (4, 65536), (1, 1000), (16, 131071), (1, 16384)]
         store = t.store_of(shapes, heads, d)
         for window in (0, 4096):
@@ -41,7 +41,7 @@ def long_contexts(lib, _quick):
 
 def bits(lib, _quick):
     shapes = [(16, 20000), (1, 1), (8, 300), (16, 1100), (4, 70000), (1, 16384), (3, 17000), EDGE]
-    for d, heads in ((128, (32, 8)), (64, (8, 1)), (256, (8, 4)), (96, (12, 3))):
+    for d, heads in ((128, (32, 8)), (64, (8, 1)), (256, (8, 4)), (96, (12, 3)), (512, (8, 2))):
         store = t.store_of(shapes, heads, d)
         for window in (0, 300, 4096):
             step = step_of(lib, store, shapes, window=window)
@@ -69,7 +69,7 @@ def late_tokens(lib, quick):
     many = [(16, 16), (16, 70), (1, 65), (16, 1100), (12, 64), (16, 17000)]
     variants = (dict(), dict(split=False), dict(split=True), dict(n_sms=7), dict(split=8000, recorded=True))
     n = 0
-    for d, heads in ((128, (32, 8)), (64, (8, 1)), (256, (8, 4)), (96, (12, 3)), (128, (32, 1)), (80, (4, 4))):
+    for d, heads in ((128, (32, 8)), (64, (8, 1)), (256, (8, 4)), (96, (12, 3)), (128, (32, 1)), (80, (4, 4)), (512, (8, 2))):
         for shapes, window in itertools.product((ones, some, many), (0, 64, 4096)):
             store = t.store_of(shapes, heads, d)
             whole = [x.clone() for x in step_of(lib, store, shapes, window=window).run()]
@@ -96,7 +96,7 @@ def repeats(lib, quick):
 
 
 def sanitize(lib):
-    for d, heads in ((128, (8, 2)), (64, (7, 1)), (256, (4, 2)), (80, (32, 1))):
+    for d, heads in ((128, (8, 2)), (64, (7, 1)), (256, (4, 2)), (80, (32, 1)), (512, (4, 1))):
         shapes = [(1, 339), (3, 799), (16, 1100)]
         store = t.store_of(shapes, heads, d)
         for window in (0, 64):

@@ -19,8 +19,8 @@ import torch
 
 from attn_lists import HOST, ROOT, E, S, check, task_lists
 
-PORTABLE = ["attention/cuda/attn_prefill_mma.cu", "attention/cuda/attn_decode_mma.cu", "attention/cuda/attn_combine_decode.cu",
-            "attention/cuda/attn_combine_prefill.cu"]
+PORTABLE = ["attention/cuda/attn_prefill_mma.cu", "attention/cuda/attn_decode_mma.cu", "attention/cuda/attn_wide.cu",
+            "attention/cuda/attn_combine_decode.cu", "attention/cuda/attn_combine_prefill.cu"]
 TESTS = ["tests/gpu/attn_late.cu"]
 HOPPER = ["attention/cuda/attn_prefill_sm90.cu"]
 DEV = "cuda" if torch.cuda.is_available() else "cpu"
@@ -28,7 +28,7 @@ BEHIND = 5         # rows of the tensors behind the step's, which nobody may tou
 
 
 PAGE = E["LF_KV_BLOCK_TOKENS"]
-SCRATCH_KERNELS = ("prefill_sm90", "prefill_mma", "decode_mma")  # who may want a `scratch`
+SCRATCH_KERNELS = ("prefill_sm90", "prefill_mma", "decode_mma", "wide")  # who may want a `scratch`
 
 
 def build(out=None, sm=None):
@@ -54,7 +54,7 @@ def build(out=None, sm=None):
 def library(path=None):
     """The kernels, ready to launch: of `path`, or of what LF_ATTN_SO names, or built."""
     lib = ct.CDLL(path or os.environ.get("LF_ATTN_SO") or build())
-    for name in ("prefill_mma", "decode_mma", "combine_decode", "prefill_sm90"):
+    for name in ("prefill_mma", "decode_mma", "wide", "combine_decode", "prefill_sm90"):
         is_for_this = name != "prefill_sm90" or DEV == "cuda" and torch.cuda.get_device_capability() == (9, 0)
         if DEV == "cuda" and is_for_this and has(lib, name + "_setup"):
             check(launcher(lib, name + "_setup")(), name + "_setup")
@@ -184,12 +184,15 @@ def poisoned(*shape, dtype=torch.float32):
 
 class Step:
     """One call over a store: entries are (sequence, n_tokens, kv_len, is_decode). n_sms, n_partial, split: see task_lists();
-    recorded: with ceilings far above the lists, as in a graph; prefill: which kernel takes the prefill tokens."""
+    recorded: with ceilings far above the lists, as in a graph; prefill: which kernel takes the prefill tokens, where that
+    for wide heads does not take all."""
 
     def __init__(self, lib, store, entries, window=0, softcap=0.0, sinks=None, lse=True, overlaps=False, n_sms=None,
                  n_partial=None, split=None, recorded=False, prefill="prefill_mma"):
         self.lib, self.store, self.entries = lib, store, entries
-        self.window, self.softcap, self.sinks, self.prefill_kernel = window, softcap, sinks, prefill
+        self.window, self.softcap, self.sinks = window, softcap, sinks
+        wide = supports(lib, "wide", store.d)
+        self.prefill_kernel, self.decode_kernel = ("prefill_wide", "decode_wide") if wide else (prefill, "decode_mma")
         self.scale = store.d ** -0.5
         n_sms = n_sms or n_sms_here()
         lists = task_lists(lib, store, entries, window, n_sms, n_partial, split)
@@ -225,7 +228,7 @@ class Step:
 
     def launch(self):
         stream, args = ct.c_void_p(torch.cuda.current_stream().cuda_stream), ct.byref(self.args)
-        for n, name in ((self.args.max_prefill, self.prefill_kernel), (self.args.max_decode, "decode_mma"),
+        for n, name in ((self.args.max_prefill, self.prefill_kernel), (self.args.max_decode, self.decode_kernel),
                         (self.args.n_combine_prefill, "combine_prefill"), (self.args.max_combine, "combine_decode")):
             if n:
                 check(launcher(self.lib, name)(args, stream), name)

@@ -1,5 +1,5 @@
-"""Attention of prefill tokens on a GPU by the portable kernel, attn_prefill_mma.cu, against float64 over the grid of shapes,
-alone and in mixed batches with decode tokens, with scores that grow along the keys, and bit for bit against itself:
+"""Attention of prefill tokens on a GPU by the portable kernels, attn_prefill_mma.cu and attn_wide.cu, against float64 over the
+grid of shapes, alone and in mixed batches with decode tokens, with scores that grow along the keys, and bit for bit against itself:
 alone, in a batch, in chunks, split and whole, repeated.
 
     python3 tests/gpu/attn_portable.py [--quick | --sanitize]"""
@@ -18,11 +18,11 @@ def step_of(lib, store, shapes, decode=(), **more):
 def grid(lib, quick):
     def make(store, i, options):
         return step_of(lib, store, SHAPES, {2, 11} if i % 2 else (), overlaps=i > 2, **options)
-    t.grid(make, SHAPES, HEADS, (64, 128) if quick else (32, 64, 80, 96, 128, 160, 256), quick)
+    t.grid(make, SHAPES, HEADS, (64, 128, 512) if quick else (8, 24, 32, 64, 80, 96, 128, 160, 256, 264, 512), quick)
 
 
 def large(lib, _quick):
-    for d, heads in ((128, (32, 8)), (64, (8, 8)), (256, (8, 4))):
+    for d, heads in ((128, (32, 8)), (64, (8, 8)), (256, (8, 4)), (512, (8, 2))):
         shapes = [(2048, 3577), (4224, 4224), (1000, 65536), (512, 131072)]
         store = t.store_of(shapes, heads, d)
         for window in (0, 4096):
@@ -34,7 +34,7 @@ def large(lib, _quick):
 
 def bits(lib, _quick):
     shapes = [(700, 20000), (1, 1), (300, 300), (130, 17000), (2000, 40000), (64, 16384)]
-    for d, heads in ((128, (8, 2)), (64, (7, 1)), (256, (4, 2)), (80, (4, 4))):
+    for d, heads in ((128, (8, 2)), (64, (7, 1)), (256, (4, 2)), (80, (4, 4)), (512, (4, 2))):
         store = t.store_of(shapes, heads, d)
         for window in (0, 500, 18000):
             step = step_of(lib, store, shapes, window=window)
@@ -57,7 +57,7 @@ def growth(lib, _quick):
     """Keys that get longer along the sequence, queries of which every third is long: offsets move in the middle of a
     split, each row's on its own."""
     shapes = [(300, 3000), (64, 20000), (257, 257)]
-    for d, heads in ((128, (8, 2)), (64, (7, 1)), (256, (4, 2)), (80, (4, 4))):
+    for d, heads in ((128, (8, 2)), (64, (7, 1)), (256, (4, 2)), (80, (4, 4)), (512, (4, 2))):
         store = t.store_of(shapes, heads, d, seed=d + 1)
         for i, (n, kv) in enumerate(shapes):
             store.q[i][::3] *= 8
@@ -81,7 +81,7 @@ def repeats(lib, quick):
 
 
 def sanitize(lib):
-    for d, heads in ((128, (8, 2)), (64, (7, 1)), (256, (4, 2)), (80, (4, 4))):
+    for d, heads in ((128, (8, 2)), (64, (7, 1)), (256, (4, 2)), (80, (4, 4)), (512, (4, 2))):
         shapes = [(3, 339), (130, 300), (200, 17000)]
         store = t.store_of(shapes, heads, d)
         for window in (0, 64):
