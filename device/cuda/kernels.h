@@ -56,6 +56,26 @@ int lf_cuda_gemv_gate_mul(const struct lf_gemm_params *p, const struct lf_gate_m
 /* Any shape and number of tokens, slowly. */
 int lf_cuda_gemm_any(const struct lf_gemm_params *p, struct lf_cuda_launch how);
 
+/* Experts. expert_bytes: from one expert's matrix to the next one's (lf_weight_expert_bytes). n_blocks: of the grid; it
+ * changes no bit. */
+
+int lf_cuda_route_setup(void);
+int lf_cuda_route(const struct lf_route_params *p, struct lf_cuda_launch how); /* up to LF_EXPERTS_N experts */
+int lf_cuda_expert_rows_setup(void);
+int lf_cuda_expert_sum(const struct lf_expert_sum_params *p, struct lf_cuda_launch how);
+/* Any shape and number of tokens, slowly. */
+int lf_cuda_expert_gemm_any(const struct lf_expert_gemm_params *p, size_t expert_bytes, struct lf_cuda_launch how);
+/* Any number of tokens; made for up to LF_CUDA_GEMV_TOKENS. *fits: a block may have the shared memory. */
+int lf_cuda_expert_gemv_setup(bool *fits);
+bool lf_cuda_expert_gemv_supports(const struct lf_expert_gemm_params *p);
+int lf_cuda_expert_gemv(const struct lf_expert_gemm_params *p, size_t expert_bytes, int n_blocks,
+                        struct lf_cuda_launch how);
+/* sm_90 only, _setup too. */
+int lf_cuda_expert_gemm_sm90_setup(void);
+bool lf_cuda_expert_gemm_sm90_supports(const struct lf_expert_gemm_params *p);
+int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t expert_bytes, int n_blocks,
+                             struct lf_cuda_launch how);
+
 #ifdef __cplusplus
 }
 #endif

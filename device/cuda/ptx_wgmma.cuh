@@ -1,5 +1,5 @@
 /* PTX instructions of Hopper's warpgroups (sm_90a): one per function, named after it. wgmma in the shapes that
- * attention needs: 64 rows, N columns, 16 elements of depth, bf16 or fp16 in, float accumulators.
+ * attention and experts need: 64 rows, N columns, 16 elements of depth, bf16 or fp16 in, float accumulators.
  *
  * Accumulators. A warp holds 16 of the 64 rows; its thread t has d[4j + 2h + e] of row t / 4 + 8h, column 8j + 2 (t mod
  * 4) + e. Operand A in registers has the same order, packed two columns a word: a[2h' + h] of depth step i is the pair
@@ -138,5 +138,6 @@ LF_WGMMA_RS("256", LF_REGS128, 128, "128", "129", "130", "131", "132", "133", "1
 
 LF_WGMMA_SS("64", LF_REGS32, 32, "32", "33", "34", LF_ACC32(d))
 LF_WGMMA_SS("128", LF_REGS64, 64, "64", "65", "66", LF_ACC64(d))
+LF_WGMMA_SS("256", LF_REGS128, 128, "128", "129", "130", LF_ACC128(d))
 
 #endif

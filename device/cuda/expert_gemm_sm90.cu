@@ -1,0 +1,367 @@
+/* Grouped GEMM on Hopper: x · w[e]ᵀ of the expert rows of many tokens. Copy engine (TMA), warpgroup MMA (wgmma), warp
+ * specialization.
+ *
+ * Work. A tile is up to 128 rows of one expert by 256 of its columns (expert_list.cuh), 64 of the depth a step. CTAs
+ * are persistent, one on each multiprocessor, and own every gridDim.x-th tile. Producers keep a ring of steps in shared
+ * memory full, across the ends of tiles; two warpgroups of consumers have 64 rows each, sums in registers. Where a tile
+ * has 64 rows or fewer, the second has nothing to multiply: what a tile costs goes by halves.
+ *
+ * Operands. Weights come through a map of all experts' matrices, so what lies behind one's last column is zeros, not
+ * the next expert. Rows that lie sorted come through a map too. Rows that lie by token are gathered: each thread of the
+ * producers' warpgroup copies 16 bytes of rows 16 apart (cp.async) into their places of the swizzle. It says that a
+ * step is there LAG steps later, when its copies of that step are complete and fenced: so LAG + 1 steps are under way,
+ * and the ring must have more slots than that. Rows that are not there are not copied; their sums are nobody's.
+ *
+ * Bits. A row's sums run along the depth in the order of the tensor core's instructions, and nothing of that depends on
+ * where the row stands or what the others are: its bits are its own, in any step that comes here.
+ *
+ * Few rows an expert: bound by reading the weights, once for each 128 rows; the ring holds 128 KiB of them. Else by the
+ * tensor cores. Registers: 128 sums a thread of the consumers. Shared memory: four steps of 48 KiB and the list. Needs
+ * sm_90a, n_in and n_out divisible by 8. Any shape: expert_rows.cu. */
+#include "device/cuda/elem.cuh"
+#include "device/cuda/expert_list.cuh"
+#include "device/cuda/launch.cuh"
+#include "device/cuda/ptx_copy.cuh"
+#include "device/cuda/ptx_tma.cuh"
+#include "device/cuda/ptx_wgmma.cuh"
+#include "device/cuda/tensor_map.cuh"
+
+enum {
+    GROUP_THREADS = 128,
+    GROUP_WARPS = GROUP_THREADS / WARP,
+    N_CONSUMERS = 2, /* warpgroups */
+    GEMM_THREADS = (1 + N_CONSUMERS) * GROUP_THREADS,
+    HALF_ROWS = 64, /* of a consumer */
+    TILE_ROWS = N_CONSUMERS * HALF_ROWS,
+    TILE_COLUMNS = 256,
+    STEP = 64, /* of the depth */
+    ROW_BYTES = STEP * 2,
+    HALF_BYTES = HALF_ROWS * ROW_BYTES,
+    X_BYTES = TILE_ROWS * ROW_BYTES,
+    W_BYTES = TILE_COLUMNS * ROW_BYTES,
+    N_SLOTS = 4,
+    LAG = 2,
+    UNITS = ROW_BYTES / 16,                 /* of 16 bytes, a thread each */
+    ROWS_APART = GROUP_THREADS / UNITS,     /* rows that the producers copy at once */
+    ROWS_A_THREAD = TILE_ROWS / ROWS_APART, /* of a step */
+};
+static_assert(LAG + 1 < N_SLOTS && ROWS_APART % 8 == 0, "the swizzle of a thread's rows is one and the same");
+
+using tile_list = expert_list<TILE_ROWS>;
+
+struct gemm_smem {
+    alignas(1024) char x[N_SLOTS][X_BYTES];
+    alignas(1024) char w[N_SLOTS][W_BYTES];
+    uint64_t full[N_SLOTS], empty[N_SLOTS];
+    tile_list list;
+};
+
+struct gemm_args {
+    void *y;
+    const float *bias;
+    const char *x; /* by token */
+    const int32_t *rows, *first;
+    int n_in, n_out, n_experts, k;
+    int column_tiles, n_steps;
+    bool y_float;
+};
+
+/* Where a role is in the ring. */
+struct ring_cursor {
+    int slot, parity;
+
+    LF_GPU_MEMBER void advance()
+    {
+        if (++slot < N_SLOTS) return;
+        slot = 0;
+        parity ^= 1;
+    }
+};
+
+/* The thread's rows of a tile, by token: rows apart, where they begin in x. */
+struct gathered_rows {
+    uint32_t at[ROWS_A_THREAD];
+    int n;
+
+    LF_GPU_MEMBER void find(const gemm_args &args, const expert_tile &tile, int thread)
+    {
+        int first = thread / UNITS;
+        n = max(0, (tile.n_rows - first + ROWS_APART - 1) / ROWS_APART);
+#pragma unroll
+        for (int i = 0; i < ROWS_A_THREAD; i++)
+            if (i < n) at[i] = (uint32_t)(args.rows[tile.row + first + i * ROWS_APART] / args.k) * args.n_in * 2;
+    }
+};
+
+template <bool BY_TOKEN> struct producer {
+    const gemm_args &args;
+    gemm_smem &smem;
+    const CUtensorMap *x_map, *w_map;
+    int thread; /* of the warpgroup */
+    ring_cursor ring, done;
+    int n_begun; /* steps whose copies are not known to be complete */
+    gathered_rows rows;
+
+    LF_GPU_MEMBER uint32_t full(const ring_cursor &at) const
+    {
+        return shared_address(&smem.full[at.slot]);
+    }
+
+    LF_GPU_MEMBER void bring_weights(const expert_tile &tile, int step, int bytes) const
+    {
+        mbarrier_arrive_expect_tx(full(ring), bytes);
+        cp_async_bulk_tensor_3d(shared_address(smem.w[ring.slot]), w_map, full(ring), step * STEP,
+                                tile.column_tile * TILE_COLUMNS, tile.expert);
+    }
+
+    /* Of rows by token, copied: says that the oldest step is there. */
+    LF_GPU_MEMBER void publish()
+    {
+        fence_proxy_async();
+        mbarrier_arrive(full(done));
+        done.advance();
+        n_begun--;
+    }
+
+    LF_GPU_MEMBER void gather(int step)
+    {
+        int unit = thread % UNITS, first = thread / UNITS, depth = step * STEP + unit * 8;
+        uint32_t dst = shared_address(smem.x[ring.slot]) + first * ROW_BYTES + (unit ^ first % 8) * 16;
+        bool is_there = depth < args.n_in;
+#pragma unroll
+        for (int i = 0; i < ROWS_A_THREAD; i++)
+            if (i < rows.n)
+                cp_async_cg_16(dst + i * ROWS_APART * ROW_BYTES, args.x + (is_there ? rows.at[i] + depth * 2 : 0),
+                               is_there ? 16 : 0);
+        cp_async_commit_group();
+        if (++n_begun <= LAG) return;
+        cp_async_wait_group<LAG>();
+        publish();
+    }
+
+    /* By all threads where rows are gathered, else by one. */
+    LF_GPU_MEMBER void bring(const expert_tile &tile, int step)
+    {
+        mbarrier_try_wait_parity(shared_address(&smem.empty[ring.slot]), ring.parity ^ 1);
+        if constexpr (BY_TOKEN) {
+            if (thread == 0) bring_weights(tile, step, W_BYTES);
+            gather(step);
+        } else {
+            int n_halves = tile.n_rows > HALF_ROWS ? 2 : 1;
+            bring_weights(tile, step, W_BYTES + n_halves * HALF_BYTES);
+            for (int h = 0; h < n_halves; h++)
+                cp_async_bulk_tensor_2d(shared_address(smem.x[ring.slot]) + h * HALF_BYTES, x_map, full(ring),
+                                        step * STEP, tile.row + h * HALF_ROWS);
+        }
+        ring.advance();
+    }
+
+    LF_GPU_MEMBER void run()
+    {
+        int n_tiles = smem.list.n_tiles(args.column_tiles), at = 0;
+        for (int i = blockIdx.x; i < n_tiles; i += gridDim.x) {
+            expert_tile tile = smem.list.find(i, args.column_tiles, at);
+            if constexpr (BY_TOKEN) rows.find(args, tile, thread);
+            for (int step = 0; step < args.n_steps; step++) bring(tile, step);
+        }
+        cp_async_wait_group<0>();
+        while (n_begun > 0) publish();
+    }
+};
+
+/* One consumer warpgroup. Row half h of a thread is row 64 · group + 16 · warp + lane / 4 + 8h of the tile. */
+template <class T> struct consumer {
+    const gemm_args &args;
+    gemm_smem &smem;
+    int group, warp, lane;
+    ring_cursor ring;
+    float sums[TILE_COLUMNS / 2];
+
+    LF_GPU_MEMBER int take_slot()
+    {
+        int slot = ring.slot;
+        mbarrier_try_wait_parity(shared_address(&smem.full[slot]), ring.parity);
+        ring.advance();
+        return slot;
+    }
+
+    /* Each warp for itself. */
+    LF_GPU_MEMBER void release_slot(int slot) const
+    {
+        if (lane == 0) mbarrier_arrive(shared_address(&smem.empty[slot]));
+    }
+
+    /* sums += x · wᵀ of a step, started. */
+    LF_GPU_MEMBER void start(int slot)
+    {
+        uint32_t x = wgmma_descriptor_low(shared_address(smem.x[0]), 16) + (slot * X_BYTES + group * HALF_BYTES) / 16;
+        uint32_t w = wgmma_descriptor_low(shared_address(smem.w[0]), 16) + slot * (W_BYTES / 16);
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < STEP / 16; i++)
+            wgmma_ss<T>(sums, wgmma_descriptor(x, i * 32), wgmma_descriptor(w, i * 32), true);
+        wgmma_commit_group();
+    }
+
+    LF_GPU_MEMBER void hold_sums()
+    {
+#pragma unroll
+        for (int i = 0; i < TILE_COLUMNS / 2; i++) hold(sums[i]);
+    }
+
+    LF_GPU_MEMBER void multiply()
+    {
+#pragma unroll
+        for (int i = 0; i < TILE_COLUMNS / 2; i++) sums[i] = 0.0f;
+        hold_sums();
+        int before = take_slot();
+        start(before);
+        for (int step = 1; step < args.n_steps; step++) {
+            int slot = take_slot();
+            start(slot);
+            wgmma_wait_group<1>();
+            release_slot(before);
+            before = slot;
+        }
+        wgmma_wait_group<0>();
+        hold_sums();
+        release_slot(before);
+    }
+
+    LF_GPU_MEMBER void pass()
+    {
+        for (int step = 0; step < args.n_steps; step++) release_slot(take_slot());
+    }
+
+    LF_GPU_MEMBER void store(size_t at, float a, float b) const
+    {
+        if (args.y_float)
+            *(float2 *)((float *)args.y + at) = make_float2(a, b);
+        else
+            *(uint32_t *)((T *)args.y + at) = pack<T>(a, b);
+    }
+
+    LF_GPU_MEMBER void write(const expert_tile &tile) const
+    {
+        int r = group * HALF_ROWS + warp * 16 + lane / 4, col0 = tile.column_tile * TILE_COLUMNS + lane % 4 * 2;
+        size_t at = (size_t)(tile.row + r) * args.n_out + col0;
+        const float *bias = args.bias ? args.bias + (size_t)tile.expert * args.n_out + col0 : nullptr;
+        bool is_there[2] = {r < tile.n_rows, r + 8 < tile.n_rows};
+#pragma unroll
+        for (int j = 0; j < TILE_COLUMNS / 8; j++) {
+            if (col0 + 8 * j >= args.n_out) break;
+            float2 b = bias ? *(const float2 *)(bias + 8 * j) : make_float2(0.0f, 0.0f);
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                if (is_there[h])
+                    store(at + 8 * j + (size_t)(8 * h) * args.n_out, sums[4 * j + 2 * h] + b.x,
+                          sums[4 * j + 2 * h + 1] + b.y);
+        }
+    }
+
+    LF_GPU_MEMBER void run()
+    {
+        int n_tiles = smem.list.n_tiles(args.column_tiles), at = 0;
+        for (int i = blockIdx.x; i < n_tiles; i += gridDim.x) {
+            expert_tile tile = smem.list.find(i, args.column_tiles, at);
+            if (uniform(tile.n_rows) <= group * HALF_ROWS) {
+                pass();
+                continue;
+            }
+            multiply();
+            write(tile);
+        }
+    }
+};
+
+template <class T, bool BY_TOKEN>
+__global__ void __launch_bounds__(GEMM_THREADS, 1)
+    expert_gemm(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map,
+                const __grid_constant__ gemm_args args)
+{
+    extern __shared__ char raw[];
+    auto &smem = *(gemm_smem *)(((uintptr_t)raw + 1023) & ~(uintptr_t)1023);
+    start_successor();
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < N_SLOTS; i++) {
+            mbarrier_init(shared_address(&smem.full[i]), BY_TOKEN ? 1 + GROUP_THREADS : 1);
+            mbarrier_init(shared_address(&smem.empty[i]), N_CONSUMERS * GROUP_WARPS);
+        }
+        fence_mbarrier_init();
+    }
+    wait_predecessor();
+    if (threadIdx.x / WARP == 1) smem.list.build(args.first, args.n_experts);
+    __syncthreads();
+    int role = uniform((int)threadIdx.x / GROUP_THREADS);
+    if (role == 0) {
+        setmaxnreg_dec<72>();
+        if (BY_TOKEN || threadIdx.x == 0) {
+            producer<BY_TOKEN> self = {args, smem, &x_map, &w_map, (int)threadIdx.x, {0, 0}, {0, 0}, 0};
+            self.run();
+        }
+    } else {
+        setmaxnreg_inc<216>();
+        consumer<T> self = {args, smem, role - 1, uniform((int)threadIdx.x % GROUP_THREADS / WARP), laneid()};
+        self.run();
+    }
+}
+
+/* ---- host ---- */
+
+typedef void gemm_kernel(const CUtensorMap, const CUtensorMap, const gemm_args);
+
+static tensor_map_encoder encode_tiled; /* found by _setup */
+
+enum { SMEM_BYTES = sizeof(gemm_smem) + 1024 };
+
+int lf_cuda_expert_gemm_sm90_setup(void)
+{
+    int rc = find_tensor_map_encoder(&encode_tiled);
+    gemm_kernel *const kernels[] = {expert_gemm<bf16, false>, expert_gemm<bf16, true>, expert_gemm<fp16, false>,
+                                    expert_gemm<fp16, true>};
+    for (gemm_kernel *kernel : kernels)
+        if (rc == 0) rc = load_kernel(kernel, SMEM_BYTES);
+    return rc;
+}
+
+bool lf_cuda_expert_gemm_sm90_supports(const struct lf_expert_gemm_params *p)
+{
+    uint64_t x_bytes = (uint64_t)p->n_tokens * (uint64_t)p->w->n_in * 2; /* offsets of rows by token have 32 bits */
+    return p->w->n_in % 8 == 0 && p->w->n_out % 8 == 0 && ((size_t)p->w->data | (size_t)p->x) % 16 == 0 &&
+           ((size_t)p->y | (size_t)p->bias) % 8 == 0 && x_bytes <= UINT32_MAX;
+}
+
+int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t expert_bytes, int n_blocks,
+                             struct lf_cuda_launch how)
+{
+    if (p->n_tokens == 0) return 0;
+    gemm_args args = {};
+    args.y = p->y;
+    args.bias = p->bias;
+    args.x = (const char *)p->x;
+    args.rows = p->rows;
+    args.first = p->first;
+    args.n_in = p->w->n_in;
+    args.n_out = p->w->n_out;
+    args.n_experts = p->w->n_experts;
+    args.k = p->k;
+    args.column_tiles = (p->w->n_out + TILE_COLUMNS - 1) / TILE_COLUMNS;
+    args.n_steps = (p->w->n_in + STEP - 1) / STEP;
+    args.y_float = p->y_float;
+
+    CUtensorMap x_map, w_map;
+    const cuuint64_t depth = (cuuint64_t)args.n_in;
+    const cuuint64_t w_dims[3] = {depth, (cuuint64_t)args.n_out, (cuuint64_t)args.n_experts};
+    const cuuint64_t w_strides[2] = {depth * 2, expert_bytes};
+    const cuuint32_t w_box[3] = {STEP, TILE_COLUMNS, 1};
+    int rc = encode_tensor_map(encode_tiled, &w_map, how.fp16, p->w->data, 3, w_dims, w_strides, w_box);
+    if (rc != 0) return rc;
+    const cuuint64_t x_dims[2] = {depth, (cuuint64_t)p->n_tokens * (p->x_by_token ? 1 : (cuuint64_t)p->k)};
+    const cuuint32_t x_box[2] = {STEP, HALF_ROWS};
+    rc = encode_tensor_map(encode_tiled, &x_map, how.fp16, p->x, 2, x_dims, w_strides, x_box);
+    if (rc != 0) return rc;
+
+    gemm_kernel *kernel = how.fp16 ? (p->x_by_token ? expert_gemm<fp16, true> : expert_gemm<fp16, false>)
+                                   : (p->x_by_token ? expert_gemm<bf16, true> : expert_gemm<bf16, false>);
+    return queue_kernel(kernel, {(unsigned)n_blocks, GEMM_THREADS, SMEM_BYTES}, how, x_map, w_map, args);
+}

@@ -1,0 +1,69 @@
+/* The ops of experts on a GPU: checks, then a launcher, as in ops_cuda.c.
+ *
+ * Of the grouped GEMMs there is the one for up to 16 tokens (expert_gemv.cu), Hopper's for more (expert_gemm_sm90.cu),
+ * and one for any shape and GPU, slowly (expert_rows.cu). GPUs that have not Hopper's take the first for more tokens
+ * too. What a launch takes depends on the shape and the number of tokens alone. */
+#include "device/cuda/experts_cuda.h"
+
+#include "core/check.h"
+#include "core/limits.h"
+
+enum { SCRATCH_BYTES = 64 /* as of GEMMs: none is used */ };
+
+static uint64_t expert_gemm_scratch_bytes(const struct lf_expert_gemm_params *p)
+{
+    (void)p;
+    return SCRATCH_BYTES;
+}
+
+static void route(struct lf_device *dev, const struct lf_route_params *p)
+{
+    LF_ASSERT(p->n_tokens >= 0 && p->n_experts >= 1 && p->n_experts <= LF_EXPERTS_N);
+    LF_ASSERT(p->k >= 1 && p->k <= p->n_experts && p->k <= LF_EXPERTS_PER_TOKEN_N);
+    if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_route(p, lf_cuda_launch(dev)), "route");
+}
+
+static int launch_gemm(const struct lf_device *dev, const struct lf_expert_gemm_params *p)
+{
+    struct lf_cuda_launch how = lf_cuda_launch(dev);
+    const struct lf_cuda *cuda = dev->cuda;
+    size_t expert_bytes = (size_t)lf_weight_expert_bytes(&dev->ops, p->w);
+    int n_sms = dev->info.n_sms;
+    bool is_few = p->n_tokens <= LF_CUDA_GEMV_TOKENS,
+         may_gemv = cuda->has_expert_gemv && lf_cuda_expert_gemv_supports(p);
+    if (is_few && may_gemv) return lf_cuda_expert_gemv(p, expert_bytes, n_sms, how);
+    if (cuda->has_expert_gemm && lf_cuda_expert_gemm_sm90_supports(p))
+        return lf_cuda_expert_gemm_sm90(p, expert_bytes, n_sms, how);
+    if (may_gemv) return lf_cuda_expert_gemv(p, expert_bytes, n_sms, how);
+    return lf_cuda_expert_gemm_any(p, expert_bytes, how);
+}
+
+static void expert_gemm(struct lf_device *dev, const struct lf_expert_gemm_params *p)
+{
+    LF_ASSERT(p->n_tokens >= 0 && p->w->n_experts >= 1 && p->w->n_experts <= LF_EXPERTS_N);
+    LF_ASSERT(p->w->n_in > 0 && p->w->n_out > 0 && p->k >= 1 && p->k <= p->w->n_experts);
+    if (lf_cuda_ok(dev)) lf_cuda_check(dev, launch_gemm(dev, p), "GEMM of experts");
+}
+
+static void expert_sum(struct lf_device *dev, const struct lf_expert_sum_params *p)
+{
+    LF_ASSERT(p->n_tokens >= 0 && p->dim > 0 && p->k >= 1);
+    if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_expert_sum(p, lf_cuda_launch(dev)), "expert_sum");
+}
+
+int lf_experts_cuda_setup(struct lf_device *dev)
+{
+    int rc = lf_cuda_route_setup();
+    if (rc == 0) rc = lf_cuda_expert_rows_setup();
+    if (rc == 0) rc = lf_cuda_expert_gemv_setup(&dev->cuda->has_expert_gemv);
+    dev->cuda->has_expert_gemm = dev->info.sm == 90;
+    return rc == 0 && dev->cuda->has_expert_gemm ? lf_cuda_expert_gemm_sm90_setup() : rc;
+}
+
+void lf_experts_cuda_fill(struct lf_ops *ops)
+{
+    ops->expert_gemm_scratch_bytes = expert_gemm_scratch_bytes;
+    ops->route = route;
+    ops->expert_gemm = expert_gemm;
+    ops->expert_sum = expert_sum;
+}

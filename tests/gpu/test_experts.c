@@ -1,0 +1,766 @@
+/* The ops of experts of a GPU: who computes what against the plain C reference, to the last row; grouped GEMMs of every
+ * kind against float64 and against the slow kernel; what ops.h promises of bits and of graphs. Skipped (77) where no
+ * GPU opens.
+ *
+ *     test_experts [PATTERN]   (of the names of tests, as "route*")
+ *
+ * Tolerances are those of test_ops.c; where a whole result is compared, the sum of the magnitudes of a product is
+ * bounded by the product of the norms. */
+#include "tests/gpu/gpu_fixture.h"
+
+#include "device/cuda/cuda_impl.h"
+
+enum { REPEATS = 50 };
+
+static struct lf_device *cpu; /* the plain C reference */
+
+/* ---- random numbers, faster than the fixture's: millions of weights ---- */
+
+static float *uniform(uint64_t *seed, size_t n, float scale)
+{
+    float *out = fixture_alloc(n * sizeof *out);
+    for (size_t i = 0; i < n; i++) out[i] = ((float)fixture_random(seed) / 1073741824.0f - 1.0f) * scale;
+    return out;
+}
+
+/* ---- routing ---- */
+
+enum kind {
+    SPREAD,  /* everybody has about as much to do */
+    TIES,    /* logits of five values */
+    EQUAL,   /* all the same */
+    CROWDED, /* all tokens choose the last k experts */
+    SPARSE,  /* every fifth expert, others have no row */
+    WILD,    /* infinite ones and NaN among them */
+    N_KINDS
+};
+
+struct routing {
+    int n_tokens, n_experts, k;
+    float *logits, *weights; /* host, as the reference has it */
+    int32_t *rows, *places, *first;
+    struct gpu_tensor dev_logits;
+    struct lf_route_params p; /* of the reference */
+};
+
+static float logit(uint64_t *seed, enum kind kind, const struct routing *r, int expert)
+{
+    float x = fixture_normal(seed);
+    switch (kind) {
+    case TIES:
+        return (float)fixture_between(seed, -2, 2) * (x < 0 ? -0.5f : 0.5f);
+    case EQUAL:
+        return 0.25f;
+    case CROWDED:
+        return expert >= r->n_experts - r->k ? 20.0f + x : x;
+    case SPARSE:
+        return expert % 5 == 0 ? 20.0f + x : x;
+    case WILD:
+        switch (fixture_between(seed, 0, 6)) {
+        case 0:
+            return NAN;
+        case 1:
+            return -INFINITY;
+        case 2:
+            return expert % 7 == 0 ? INFINITY : -0.0f;
+        default:
+            return x;
+        }
+    default:
+        return x;
+    }
+}
+
+static struct routing routing_make(uint64_t *seed, enum kind kind, enum lf_route route, int n_tokens, int n_experts,
+                                   int k)
+{
+    struct routing r = {.n_tokens = n_tokens, .n_experts = n_experts, .k = k};
+    size_t n = (size_t)n_tokens * (size_t)k, n_logits = (size_t)n_tokens * (size_t)n_experts;
+    r.logits = fixture_alloc(n_logits * sizeof(float));
+    for (size_t i = 0; i < n_logits; i++) r.logits[i] = logit(seed, kind, &r, (int)(i % (size_t)n_experts));
+    r.dev_logits = gpu_poisoned(LF_F32, n_logits);
+    lf_upload(gpu, r.dev_logits.ptr, r.logits, n_logits * sizeof(float));
+    r.weights = fixture_alloc(n * sizeof(float));
+    r.rows = fixture_alloc(n * sizeof(int32_t));
+    r.places = fixture_alloc(n * sizeof(int32_t));
+    r.first = fixture_alloc(((size_t)n_experts + 1) * sizeof(int32_t));
+    r.p = (struct lf_route_params){.logits = r.logits,
+                                   .route = route,
+                                   .n_tokens = n_tokens,
+                                   .n_experts = n_experts,
+                                   .k = k,
+                                   .scale = 1.5f,
+                                   .weights = r.weights,
+                                   .rows = r.rows,
+                                   .places = r.places,
+                                   .first = r.first};
+    lf_device_ops(cpu)->route(cpu, &r.p);
+    return r;
+}
+
+static void routing_free(struct routing *r)
+{
+    gpu_free(&r->dev_logits);
+    free(r->logits);
+    free(r->weights);
+    free(r->rows);
+    free(r->places);
+    free(r->first);
+}
+
+static void check_route(const struct routing *r)
+{
+    size_t n = (size_t)r->n_tokens * (size_t)r->k, n_first = (size_t)r->n_experts + 1;
+    struct gpu_tensor weights = gpu_poisoned(LF_F32, n), rows = gpu_poisoned(LF_F32, n);
+    struct gpu_tensor places = gpu_poisoned(LF_F32, n), first = gpu_poisoned(LF_F32, n_first);
+    struct lf_route_params p = r->p;
+    p.logits = (const float *)(void *)r->dev_logits.ptr;
+    p.weights = (float *)(void *)weights.ptr;
+    p.rows = (int32_t *)(void *)rows.ptr;
+    p.places = (int32_t *)(void *)places.ptr;
+    p.first = (int32_t *)(void *)first.ptr;
+    gpu_ops->route(gpu, &p);
+    char *got = gpu_read_raw(&first);
+    assert_memory_equal(got, r->first, n_first * sizeof(int32_t));
+    free(got);
+    got = gpu_read_raw(&places);
+    assert_memory_equal(got, r->places, n * sizeof(int32_t));
+    free(got);
+    got = gpu_read_raw(&rows);
+    assert_memory_equal(got, r->rows, n * sizeof(int32_t));
+    free(got);
+    float *w = gpu_read(&weights);
+    for (size_t i = 0; i < n; i++) {
+        if (isnan(r->weights[i]) && isnan(w[i])) continue;
+        double expected = (double)r->weights[i], allowed = fabs(expected) * 1e-5 + 1e-37; /* sums of up to 1,024 */
+        if (!(fabs((double)w[i] - expected) <= allowed))
+            fail_msg("%s: weight %zu is %g, expected %g", gpu_case, i, (double)w[i], expected);
+    }
+    free(w);
+    gpu_free(&first);
+    gpu_free(&places);
+    gpu_free(&rows);
+    gpu_free(&weights);
+}
+
+static void run_route_case(uint64_t *seed, int n_tokens, int n_experts, int k)
+{
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        for (int route = LF_ROUTE_SOFTMAX; route <= LF_ROUTE_TOPK_SOFTMAX; route++) {
+            if (n_tokens > 1000 && route != kind % 3) continue;
+            (void)snprintf(gpu_case, sizeof gpu_case, "T=%d E=%d k=%d kind %d route %d", n_tokens, n_experts, k, kind,
+                           route);
+            struct routing r = routing_make(seed, (enum kind)kind, (enum lf_route)route, n_tokens, n_experts, k);
+            check_route(&r);
+            routing_free(&r);
+        }
+    }
+}
+
+static void routes_are_those_of_the_reference(void **state)
+{
+    (void)state;
+    uint64_t seed = 1;
+    /* up to 512 rows in one block, then in three kernels */
+    static const int shapes[][3] = {{1, 128, 8},   {1, 32, 4},    {1, 1, 1},      {1, 1024, 64},   {2, 8, 2},
+                                    {7, 60, 4},    {16, 128, 8},  {16, 33, 32},   {64, 128, 8},    {65, 128, 8},
+                                    {128, 32, 4},  {129, 32, 4},  {100, 512, 33}, {333, 1000, 17}, {512, 5, 1},
+                                    {513, 1, 1},   {700, 257, 9}, {999, 64, 6},   {2048, 128, 8},  {8192, 128, 8},
+                                    {8192, 32, 4}, {9001, 40, 3}};
+    for (size_t s = 0; s < LF_N_ELEMS(shapes); s++) run_route_case(&seed, shapes[s][0], shapes[s][1], shapes[s][2]);
+}
+
+/* ---- grouped GEMM ---- */
+
+struct gemm_shape {
+    int n_tokens, n_experts, k, n_in, n_out;
+    enum kind kind;
+    bool by_token, y_float, bias;
+};
+
+struct gemm_data {
+    struct gemm_shape c;
+    struct routing routing;
+    struct lf_weight w;
+    struct gpu_tensor w_tensor, x, rows, first, bias;
+    float *w_values, *x_values, *bias_values; /* w: [E, n_out, n_in], without the gaps between experts */
+    struct lf_expert_gemm_params p;           /* but for y */
+};
+
+/* In experts' order, each packed by itself. */
+static void make_weights(struct gemm_data *d, uint64_t *seed)
+{
+    const struct gemm_shape *c = &d->c;
+    size_t n = (size_t)c->n_out * (size_t)c->n_in, n_all = n * (size_t)c->n_experts;
+    d->w = (struct lf_weight){.dtype = gpu_act, .n_out = c->n_out, .n_in = c->n_in, .n_experts = c->n_experts};
+    size_t stride = (size_t)lf_weight_expert_bytes(gpu_ops, &d->w);
+    d->w_values = uniform(seed, n_all, 1.0f);
+    d->w_tensor = gpu_poisoned(gpu_act, stride * (size_t)c->n_experts / 2);
+    d->w.data = d->w_tensor.ptr;
+    char *packed = malloc(n * 2);
+    assert_non_null(packed);
+    for (int e = 0; e < c->n_experts; e++) {
+        struct lf_weight one = lf_weight_of_expert(gpu_ops, &d->w, e);
+        lf_from_f32(packed, gpu_act, d->w_values + (size_t)e * n, n);
+        lf_to_f32(d->w_values + (size_t)e * n, packed, gpu_act, n);
+        gpu_ops->weight_pack(gpu, &one, 0, c->n_out, packed);
+    }
+    free(packed);
+}
+
+static void gemm_make(struct gemm_data *d, const struct gemm_shape *c, uint64_t *seed)
+{
+    memset(d, 0, sizeof *d);
+    d->c = *c;
+    (void)snprintf(gpu_case, sizeof gpu_case, "T=%d E=%d k=%d n_in=%d n_out=%d kind %d by token %d float %d bias %d",
+                   c->n_tokens, c->n_experts, c->k, c->n_in, c->n_out, (int)c->kind, c->by_token, c->y_float, c->bias);
+    d->routing = routing_make(seed, c->kind, LF_ROUTE_SOFTMAX, c->n_tokens, c->n_experts, c->k);
+    make_weights(d, seed);
+    size_t n_rows = (size_t)c->n_tokens * (size_t)c->k, n_x = (c->by_token ? (size_t)c->n_tokens : n_rows);
+    d->x_values = uniform(seed, n_x * (size_t)c->n_in, 2.0f);
+    d->x = gpu_tensor(gpu_act, d->x_values, n_x * (size_t)c->n_in);
+    d->rows = gpu_ids(d->routing.rows, n_rows);
+    d->first = gpu_ids(d->routing.first, (size_t)c->n_experts + 1);
+    d->bias = gpu_random(LF_F32, seed, (size_t)c->n_experts * (size_t)c->n_out, 1.0f, &d->bias_values);
+    d->p = (struct lf_expert_gemm_params){.y_float = c->y_float,
+                                          .x = d->x.ptr,
+                                          .x_by_token = c->by_token,
+                                          .w = &d->w,
+                                          .bias = c->bias ? (const float *)(void *)d->bias.ptr : NULL,
+                                          .rows = (const int32_t *)(void *)d->rows.ptr,
+                                          .first = (const int32_t *)(void *)d->first.ptr,
+                                          .n_tokens = c->n_tokens,
+                                          .k = c->k};
+}
+
+static void gemm_free(struct gemm_data *d)
+{
+    routing_free(&d->routing);
+    gpu_free(&d->w_tensor);
+    gpu_free(&d->x);
+    gpu_free(&d->rows);
+    gpu_free(&d->first);
+    gpu_free(&d->bias);
+    free(d->w_values);
+    free(d->x_values);
+    free(d->bias_values);
+}
+
+static struct gpu_tensor poisoned_y(const struct gemm_data *d)
+{
+    size_t n = (size_t)d->c.n_tokens * (size_t)d->c.k * (size_t)d->c.n_out;
+    return gpu_poisoned(d->c.y_float ? LF_F32 : gpu_act, n);
+}
+
+/* The ways to compute it. */
+enum way { BY_TABLE, ANY, GEMV, HOPPER, N_WAYS };
+static const char *const way_names[] = {"the table", "any", "GEMV", "Hopper"};
+
+static bool way_supports(enum way way, const struct lf_expert_gemm_params *p)
+{
+    if (way == GEMV) return gpu->cuda->has_expert_gemv && lf_cuda_expert_gemv_supports(p);
+    if (way == HOPPER) return gpu->cuda->has_expert_gemm && lf_cuda_expert_gemm_sm90_supports(p);
+    return true;
+}
+
+static char *gemm_raw(const struct gemm_data *d, enum way way)
+{
+    struct gpu_tensor y = poisoned_y(d);
+    struct lf_expert_gemm_params p = d->p;
+    size_t expert_bytes = (size_t)lf_weight_expert_bytes(gpu_ops, p.w);
+    struct lf_cuda_launch how = lf_cuda_launch(gpu);
+    int rc = 0, n_sms = gpu->info.n_sms;
+    p.y = y.ptr;
+    if (way == BY_TABLE) gpu_ops->expert_gemm(gpu, &p);
+    if (way == ANY) rc = lf_cuda_expert_gemm_any(&p, expert_bytes, how);
+    if (way == GEMV) rc = lf_cuda_expert_gemv(&p, expert_bytes, n_sms, how);
+    if (way == HOPPER) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, how);
+    assert_int_equal(rc, 0);
+    char *raw = gpu_read_raw(&y);
+    gpu_free(&y);
+    return raw;
+}
+
+static float *gemm_run(const struct gemm_data *d, enum way way)
+{
+    size_t n = (size_t)d->c.n_tokens * (size_t)d->c.k * (size_t)d->c.n_out;
+    char *raw = gemm_raw(d, way);
+    float *y = fixture_alloc(n * sizeof *y);
+    lf_to_f32(y, raw, d->c.y_float ? LF_F32 : gpu_act, n);
+    free(raw);
+    return y;
+}
+
+static int expert_of(const struct routing *r, int row)
+{
+    int e = 0;
+    while (r->first[e + 1] <= row) e++;
+    return e;
+}
+
+static const float *x_of(const struct gemm_data *d, int row)
+{
+    size_t from = (size_t)(d->c.by_token ? d->routing.rows[row] / d->c.k : row);
+    return d->x_values + from * (size_t)d->c.n_in;
+}
+
+static double norm(const float *x, int n)
+{
+    double squares = 0.0;
+    for (int i = 0; i < n; i++) squares += (double)x[i] * (double)x[i];
+    return sqrt(squares);
+}
+
+/* What a value may be off by, if the magnitudes of its products add up to `magnitude`. */
+static double allowed_of(const struct gemm_data *d, double value, double magnitude)
+{
+    double allowed = ldexp((d->c.n_in + 2) * magnitude, -22) + 1e-30;
+    return d->c.y_float ? allowed : allowed + gpu_rounding(gpu_act, fabs(value) + allowed);
+}
+
+static void check_value(const struct gemm_data *d, const float *y, int row, int col, const char *way)
+{
+    int n_in = d->c.n_in, expert = expert_of(&d->routing, row);
+    size_t w_row = (size_t)expert * (size_t)d->c.n_out + (size_t)col;
+    const float *x = x_of(d, row), *w = d->w_values + w_row * (size_t)n_in;
+    double sum = d->c.bias ? (double)d->bias_values[w_row] : 0.0, magnitude = fabs(sum);
+    for (int i = 0; i < n_in; i++) {
+        sum += (double)x[i] * (double)w[i];
+        magnitude += fabs((double)x[i] * (double)w[i]);
+    }
+    double got = (double)y[(size_t)row * (size_t)d->c.n_out + (size_t)col], allowed = allowed_of(d, sum, magnitude);
+    if (!(fabs(got - sum) <= allowed))
+        fail_msg("%s, %s: row %d (expert %d) column %d: %g, expected %g within %g", gpu_case, way, row, expert, col,
+                 got, sum, allowed);
+}
+
+/* All of y against the slow kernel's. */
+static void check_all(const struct gemm_data *d, const float *y, const float *slow, const char *way)
+{
+    int n_rows = d->c.n_tokens * d->c.k, n_out = d->c.n_out;
+    size_t n_w = (size_t)d->c.n_experts * (size_t)n_out;
+    double *w_norms = fixture_alloc(n_w * sizeof *w_norms);
+    for (size_t i = 0; i < n_w; i++) w_norms[i] = norm(d->w_values + i * (size_t)d->c.n_in, d->c.n_in);
+    for (int row = 0, expert = 0; row < n_rows; row++) {
+        while (d->routing.first[expert + 1] <= row) expert++;
+        double x_norm = norm(x_of(d, row), d->c.n_in);
+        for (int col = 0; col < n_out; col++) {
+            size_t at = (size_t)row * (size_t)n_out + (size_t)col, w_row = (size_t)expert * (size_t)n_out + (size_t)col;
+            double bias = d->c.bias ? fabs((double)d->bias_values[w_row]) : 0.0;
+            double allowed = 2.0 * allowed_of(d, (double)slow[at], x_norm * w_norms[w_row] + bias);
+            if (!(fabs((double)y[at] - (double)slow[at]) <= allowed))
+                fail_msg("%s, %s: row %d (expert %d, rows %d to %d) column %d: %g, slowly %g within %g", gpu_case, way,
+                         row, expert, d->routing.first[expert], d->routing.first[expert + 1], col, (double)y[at],
+                         (double)slow[at], allowed);
+        }
+    }
+    free(w_norms);
+}
+
+static void run_gemm_case(const struct gemm_shape *c, uint64_t *seed)
+{
+    struct gemm_data d;
+    gemm_make(&d, c, seed);
+    int n_rows = c->n_tokens * c->k;
+    float *slow = gemm_run(&d, ANY);
+    for (int i = 0; i < 300; i++) {
+        int row = i < 10 ? n_rows - 1 : fixture_between(seed, 0, n_rows - 1);
+        check_value(&d, slow, row, fixture_between(seed, 0, c->n_out - 1), way_names[ANY]);
+    }
+    for (int way = 0; way < N_WAYS; way++) {
+        if (way == ANY || !way_supports((enum way)way, &d.p)) continue;
+        float *y = gemm_run(&d, (enum way)way);
+        check_all(&d, y, slow, way_names[way]);
+        for (int i = 0; i < 100; i++)
+            check_value(&d, y, fixture_between(seed, 0, n_rows - 1), fixture_between(seed, 0, c->n_out - 1),
+                        way_names[way]);
+        free(y);
+    }
+    free(slow);
+    gemm_free(&d);
+}
+
+/* Each shape by token and sorted, float and not, with and without a bias. */
+static void run_gemm_kinds(const struct gemm_shape *c, uint64_t *seed)
+{
+    for (int i = 0; i < 4; i++) {
+        struct gemm_shape v = *c;
+        v.by_token = i % 2 == 0;
+        v.y_float = i / 2 == 0;
+        v.bias = (i + c->n_tokens) % 3 != 0;
+        run_gemm_case(&v, seed);
+    }
+}
+
+static void grouped_gemms_of_few_tokens_are_right(void **state)
+{
+    (void)state;
+    uint64_t seed = 2;
+    static const int shapes[][4] = {/* E, k, n_in, n_out */
+                                    {1, 1, 8, 1},      {4, 2, 24, 65},   {8, 3, 64, 256},  {33, 4, 136, 17},
+                                    {128, 8, 256, 96}, {60, 32, 40, 48}, {5, 5, 1032, 70}, {1024, 64, 16, 8}};
+    static const int tokens[] = {1, 2, 7, 8, 9, 16};
+    for (size_t s = 0; s < LF_N_ELEMS(shapes); s++)
+        for (size_t t = 0; t < LF_N_ELEMS(tokens); t++) {
+            struct gemm_shape c = {.n_tokens = tokens[t],
+                                   .n_experts = shapes[s][0],
+                                   .k = shapes[s][1],
+                                   .n_in = shapes[s][2],
+                                   .n_out = shapes[s][3],
+                                   .kind = (s + t) % 3 == 0   ? CROWDED
+                                           : (s + t) % 3 == 1 ? SPARSE
+                                                              : SPREAD};
+            run_gemm_kinds(&c, &seed);
+        }
+}
+
+/* Tiles of 128 rows and 256 columns, halves of 64 rows, steps of 64 of the depth: one less, one more, several. */
+static void grouped_gemms_of_many_tokens_are_right(void **state)
+{
+    (void)state;
+    uint64_t seed = 3;
+    static const struct gemm_shape shapes[] = {
+        {.n_tokens = 17, .n_experts = 4, .k = 2, .n_in = 8, .n_out = 8},
+        {.n_tokens = 17, .n_experts = 128, .k = 8, .n_in = 64, .n_out = 256},
+        {.n_tokens = 63, .n_experts = 1, .k = 1, .n_in = 64, .n_out = 256},
+        {.n_tokens = 64, .n_experts = 3, .k = 3, .n_in = 72, .n_out = 264, .kind = CROWDED},
+        {.n_tokens = 65, .n_experts = 9, .k = 1, .n_in = 256, .n_out = 248, .kind = CROWDED},
+        {.n_tokens = 128, .n_experts = 2, .k = 1, .n_in = 320, .n_out = 512, .kind = CROWDED},
+        {.n_tokens = 129, .n_experts = 7, .k = 2, .n_in = 328, .n_out = 520, .kind = CROWDED},
+        {.n_tokens = 300, .n_experts = 60, .k = 4, .n_in = 200, .n_out = 136, .kind = SPARSE},
+        {.n_tokens = 513, .n_experts = 16, .k = 4, .n_in = 1000, .n_out = 304},
+        {.n_tokens = 40, .n_experts = 5, .k = 2, .n_in = 77, .n_out = 33}, /* no fast kernel takes it */
+        {.n_tokens = 100, .n_experts = 6, .k = 3, .n_in = 64, .n_out = 70},
+        {.n_tokens = 1500, .n_experts = 1024, .k = 3, .n_in = 64, .n_out = 64},
+        {.n_tokens = 8192, .n_experts = 32, .k = 4, .n_in = 136, .n_out = 264},
+        {.n_tokens = 8192, .n_experts = 128, .k = 8, .n_in = 64, .n_out = 72, .kind = SPARSE}};
+    for (size_t s = 0; s < LF_N_ELEMS(shapes); s++) run_gemm_kinds(&shapes[s], &seed);
+}
+
+static void grouped_gemms_of_models_shapes_are_right(void **state)
+{
+    (void)state;
+    uint64_t seed = 4;
+    static const struct gemm_shape shapes[] = {
+        {.n_experts = 8, .k = 4, .n_in = 2048, .n_out = 1536, .by_token = true},
+        {.n_experts = 8, .k = 4, .n_in = 768, .n_out = 2048, .y_float = true},
+        {.n_experts = 4, .k = 2, .n_in = 2880, .n_out = 5760, .by_token = true, .bias = true},
+        {.n_experts = 4, .k = 2, .n_in = 2880, .n_out = 2880, .y_float = true, .bias = true}};
+    static const int tokens[] = {1, 16, 40, 333};
+    for (size_t s = 0; s < LF_N_ELEMS(shapes); s++)
+        for (size_t t = 0; t < LF_N_ELEMS(tokens); t++) {
+            struct gemm_shape c = shapes[s];
+            c.n_tokens = tokens[t];
+            run_gemm_case(&c, &seed);
+        }
+}
+
+/* ---- bits ---- */
+
+/* The sorted rows of tokens first .. first + n - 1 alone, as rows of all tokens' choices: [n · k, n_out], token by
+ * token. */
+static char *rows_of_tokens(const struct gemm_data *d, int first, int n)
+{
+    const struct gemm_shape *c = &d->c;
+    size_t row_bytes = (size_t)c->n_out * (c->y_float ? sizeof(float) : 2), n_rows = (size_t)n * (size_t)c->k;
+    struct routing part = d->routing;
+    struct gemm_data one = *d;
+    part.rows = fixture_alloc(n_rows * sizeof(int32_t));
+    part.places = fixture_alloc(n_rows * sizeof(int32_t));
+    part.first = fixture_alloc(((size_t)c->n_experts + 1) * sizeof(int32_t));
+    part.weights = fixture_alloc(n_rows * sizeof(float));
+    struct lf_route_params p = d->routing.p;
+    p.logits += (size_t)first * (size_t)c->n_experts;
+    p.n_tokens = n;
+    p.weights = part.weights;
+    p.rows = part.rows;
+    p.places = part.places;
+    p.first = part.first;
+    lf_device_ops(cpu)->route(cpu, &p);
+    struct gpu_tensor rows = gpu_ids(part.rows, n_rows), starts = gpu_ids(part.first, (size_t)c->n_experts + 1);
+    one.c.n_tokens = one.p.n_tokens = n;
+    one.p.x = (const char *)d->p.x + (size_t)first * (size_t)c->n_in * 2;
+    one.p.rows = (const int32_t *)(void *)rows.ptr;
+    one.p.first = (const int32_t *)(void *)starts.ptr;
+    char *sorted = gemm_raw(&one, BY_TABLE), *out = malloc(n_rows * row_bytes);
+    assert_non_null(out);
+    for (size_t i = 0; i < n_rows; i++)
+        memcpy(out + i * row_bytes, sorted + (size_t)part.places[i] * row_bytes, row_bytes);
+    free(sorted);
+    gpu_free(&rows);
+    gpu_free(&starts);
+    free(part.rows);
+    free(part.places);
+    free(part.first);
+    free(part.weights);
+    return out;
+}
+
+/* Up to 16 tokens, and from 17 on. */
+static void rows_are_the_same_in_every_batch_of_their_size(void **state)
+{
+    (void)state;
+    uint64_t seed = 5;
+    static const int shapes[][4] = {{128, 8, 2048, 96}, {8, 2, 768, 264}, {32, 4, 360, 1000}};
+    static const int most[] = {16, 400}, least[] = {1, 17};
+    for (size_t s = 0; s < LF_N_ELEMS(shapes) * 2; s++) {
+        const int *shape = shapes[s / 2];
+        struct gemm_shape c = {.n_tokens = most[s % 2],
+                               .n_experts = shape[0],
+                               .k = shape[1],
+                               .n_in = shape[2],
+                               .n_out = shape[3],
+                               .by_token = true,
+                               .y_float = s % 3 == 0,
+                               .bias = s % 3 == 1};
+        struct gemm_data d;
+        gemm_make(&d, &c, &seed);
+        size_t token_bytes = (size_t)c.k * (size_t)c.n_out * (c.y_float ? sizeof(float) : 2);
+        char *all = rows_of_tokens(&d, 0, c.n_tokens);
+        for (int i = 0; i < gpu_times(20); i++) {
+            int n = fixture_between(&seed, least[s % 2], c.n_tokens - 1);
+            int first = fixture_between(&seed, 0, c.n_tokens - n);
+            char *some = rows_of_tokens(&d, first, n);
+            assert_memory_equal(some, all + (size_t)first * token_bytes, (size_t)n * token_bytes);
+            free(some);
+        }
+        free(all);
+        gemm_free(&d);
+    }
+}
+
+/* A row has the bits of a token of gemm with its expert's matrix. */
+static void rows_of_few_tokens_are_those_of_gemm(void **state)
+{
+    (void)state;
+    uint64_t seed = 6;
+    static const int shapes[][4] = {{16, 4, 2048, 64}, {6, 2, 776, 100}};
+    for (size_t s = 0; s < LF_N_ELEMS(shapes); s++) {
+        struct gemm_shape c = {.n_tokens = 12,
+                               .n_experts = shapes[s][0],
+                               .k = shapes[s][1],
+                               .n_in = shapes[s][2],
+                               .n_out = shapes[s][3],
+                               .y_float = true,
+                               .bias = true};
+        struct gemm_data d;
+        gemm_make(&d, &c, &seed);
+        if (!way_supports(GEMV, &d.p)) skip();
+        float *y = gemm_run(&d, BY_TABLE);
+        for (int e = 0; e < c.n_experts; e++) {
+            int row = d.routing.first[e], n = d.routing.first[e + 1] - row;
+            struct lf_weight w = lf_weight_of_expert(gpu_ops, &d.w, e);
+            struct gpu_tensor out = gpu_poisoned(LF_F32, (size_t)n * (size_t)c.n_out);
+            struct lf_gemm_params p = {.y = out.ptr,
+                                       .y_float = true,
+                                       .x = d.x.ptr + (size_t)row * (size_t)c.n_in * 2,
+                                       .w = &w,
+                                       .bias = d.p.bias + (size_t)e * (size_t)c.n_out,
+                                       .n_tokens = n,
+                                       .x_stride = c.n_in,
+                                       .y_stride = c.n_out};
+            gpu_ops->gemm(gpu, &p);
+            float *expected = gpu_read(&out);
+            for (size_t i = 0; i < (size_t)n * (size_t)c.n_out; i++)
+                assert_true(y[(size_t)row * (size_t)c.n_out + i] == expected[i]);
+            free(expected);
+            gpu_free(&out);
+        }
+        free(y);
+        gemm_free(&d);
+    }
+}
+
+static void grouped_gemms_repeat(void **state)
+{
+    (void)state;
+    uint64_t seed = 7;
+    static const int tokens[] = {1, 8, 16, 100, 1000};
+    for (size_t t = 0; t < LF_N_ELEMS(tokens); t++)
+        for (int by_token = 0; by_token < 2; by_token++) {
+            struct gemm_shape c = {.n_tokens = tokens[t],
+                                   .n_experts = 32,
+                                   .k = 4,
+                                   .n_in = 1024,
+                                   .n_out = 520,
+                                   .by_token = by_token,
+                                   .y_float = true};
+            struct gemm_data d;
+            gemm_make(&d, &c, &seed);
+            size_t bytes = (size_t)c.n_tokens * (size_t)c.k * (size_t)c.n_out * sizeof(float);
+            char *first = gemm_raw(&d, BY_TABLE);
+            for (int i = 1; i < gpu_times(REPEATS); i++) {
+                char *again = gemm_raw(&d, BY_TABLE);
+                assert_memory_equal(again, first, bytes);
+                free(again);
+            }
+            free(first);
+            gemm_free(&d);
+        }
+}
+
+/* ---- sums ---- */
+
+static void run_sum_case(uint64_t *seed, int n_tokens, int k, int dim, bool residual, bool in_place)
+{
+    struct routing r = routing_make(seed, SPREAD, LF_ROUTE_SOFTMAX_RENORM, n_tokens, k + 3, k);
+    size_t n_rows = (size_t)n_tokens * (size_t)k, n = (size_t)n_tokens * (size_t)dim;
+    float *x_values, *residual_values;
+    struct gpu_tensor x = gpu_random(LF_F32, seed, n_rows * (size_t)dim, 1.0f, &x_values);
+    struct gpu_tensor h = gpu_random(LF_F32, seed, n, 3.0f, &residual_values), out = gpu_poisoned(LF_F32, n);
+    struct gpu_tensor places = gpu_ids(r.places, n_rows), weights = gpu_tensor(LF_F32, r.weights, n_rows);
+    (void)snprintf(gpu_case, sizeof gpu_case, "sum T=%d k=%d dim=%d", n_tokens, k, dim);
+    struct gpu_tensor *y = in_place ? &h : &out;
+    gpu_ops->expert_sum(gpu, &(struct lf_expert_sum_params){.y = (float *)(void *)y->ptr,
+                                                            .residual = residual ? (float *)(void *)h.ptr : NULL,
+                                                            .x = (float *)(void *)x.ptr,
+                                                            .weights = (float *)(void *)weights.ptr,
+                                                            .places = (int32_t *)(void *)places.ptr,
+                                                            .n_tokens = n_tokens,
+                                                            .k = k,
+                                                            .dim = dim});
+    float *got = gpu_read(y);
+    for (size_t i = 0; i < n; i++) {
+        size_t token = i / (size_t)dim, col = i % (size_t)dim;
+        double sum = residual ? (double)residual_values[i] : 0.0, magnitude = fabs(sum);
+        for (size_t j = token * (size_t)k; j < (token + 1) * (size_t)k; j++) {
+            double part = (double)r.weights[j] * (double)x_values[(size_t)r.places[j] * (size_t)dim + col];
+            sum += part;
+            magnitude += fabs(part);
+        }
+        if (!(fabs((double)got[i] - sum) <= ldexp((k + 2) * magnitude, -23) + 1e-37))
+            fail_msg("%s: token %zu channel %zu: %g, expected %g", gpu_case, token, col, (double)got[i], sum);
+    }
+    free(got);
+    free(x_values);
+    free(residual_values);
+    gpu_free(&places);
+    gpu_free(&weights);
+    gpu_free(&out);
+    gpu_free(&h);
+    gpu_free(&x);
+    routing_free(&r);
+}
+
+static void sums_of_experts_are_right(void **state)
+{
+    (void)state;
+    uint64_t seed = 8;
+    static const int shapes[][3] = {{1, 8, 2048}, {1, 4, 2880}, {3, 1, 1},   {5, 2, 70},
+                                    {17, 64, 36}, {40, 9, 512}, {70, 3, 77}, {70000, 2, 4}};
+    for (size_t s = 0; s < LF_N_ELEMS(shapes); s++)
+        for (int i = 0; i < 3; i++) run_sum_case(&seed, shapes[s][0], shapes[s][1], shapes[s][2], i > 0, i > 1);
+}
+
+/* ---- no tokens, graphs ---- */
+
+static void no_tokens_is_no_work(void **state)
+{
+    (void)state;
+    struct gpu_tensor first = gpu_poisoned(LF_F32, 9);
+    struct lf_weight w = {.dtype = LF_F32, .n_out = 1, .n_in = 1, .n_experts = 8};
+    gpu_ops->route(
+        gpu, &(struct lf_route_params){.n_experts = 8, .k = 2, .first = (int32_t *)(void *)first.ptr, .scale = 1});
+    gpu_ops->expert_gemm(gpu, &(struct lf_expert_gemm_params){.w = &w, .k = 2});
+    gpu_ops->expert_sum(gpu, &(struct lf_expert_sum_params){.k = 2, .dim = 1});
+    static const int32_t zeros[9];
+    char *got = gpu_read_raw(&first);
+    assert_memory_equal(got, zeros, sizeof zeros);
+    free(got);
+    gpu_free(&first);
+}
+
+/* Who computes what changes from one replay to the next. */
+struct layer {
+    struct lf_route_params route;
+    struct lf_expert_gemm_params gemm;
+    struct lf_expert_sum_params sum;
+};
+
+static void run_layer(const struct layer *l, const struct gpu_tensor *out)
+{
+    struct lf_expert_sum_params sum = l->sum;
+    sum.y = (float *)(void *)out->ptr;
+    gpu_ops->route(gpu, &l->route);
+    gpu_ops->expert_gemm(gpu, &l->gemm);
+    gpu_ops->expert_sum(gpu, &sum);
+}
+
+static void a_graph_routes_what_lies_at_its_addresses(void **state)
+{
+    (void)state;
+    uint64_t seed = 9;
+    static const int tokens[] = {1, 16, 24, 300};
+    for (size_t t = 0; t < LF_N_ELEMS(tokens); t++) {
+        struct gemm_shape c = {.n_tokens = tokens[t],
+                               .n_experts = 40,
+                               .k = 4,
+                               .n_in = 512,
+                               .n_out = 264,
+                               .by_token = true,
+                               .y_float = true};
+        struct gemm_data d;
+        gemm_make(&d, &c, &seed);
+        size_t n_rows = (size_t)c.n_tokens * 4, n = (size_t)c.n_tokens * 264, n_logits = (size_t)c.n_tokens * 40;
+        struct gpu_tensor weights = gpu_poisoned(LF_F32, n_rows), places = gpu_poisoned(LF_F32, n_rows);
+        struct gpu_tensor y = poisoned_y(&d), out = gpu_poisoned(LF_F32, n), expected = gpu_poisoned(LF_F32, n);
+        struct layer l = {.route = d.routing.p, .gemm = d.p};
+        l.route.logits = (const float *)(void *)d.routing.dev_logits.ptr;
+        l.route.weights = (float *)(void *)weights.ptr;
+        l.route.rows = (int32_t *)(void *)d.rows.ptr;
+        l.route.places = (int32_t *)(void *)places.ptr;
+        l.route.first = (int32_t *)(void *)d.first.ptr;
+        l.gemm.y = y.ptr;
+        l.sum = (struct lf_expert_sum_params){.x = (const float *)(void *)y.ptr,
+                                              .weights = l.route.weights,
+                                              .places = l.route.places,
+                                              .n_tokens = c.n_tokens,
+                                              .k = 4,
+                                              .dim = 264};
+        gpu_sync();
+        assert_true(lf_graph_begin(gpu));
+        run_layer(&l, &out);
+        struct lf_graph *graph = lf_graph_end(gpu);
+        assert_non_null(graph);
+        for (int i = 0; i < 20; i++) {
+            for (size_t j = 0; j < n_logits; j++)
+                d.routing.logits[j] = logit(&seed, (enum kind)(i % WILD), &d.routing, (int)(j % 40));
+            lf_upload(gpu, d.routing.dev_logits.ptr, d.routing.logits, n_logits * sizeof(float));
+            lf_graph_launch(gpu, graph);
+            run_layer(&l, &expected);
+            float *a = gpu_read(&out), *b = gpu_read(&expected);
+            assert_memory_equal(a, b, n * sizeof(float));
+            for (size_t j = 0; j < n; j++) assert_true(isfinite(a[j]));
+            free(a);
+            free(b);
+        }
+        lf_graph_destroy(gpu, graph);
+        gpu_free(&expected);
+        gpu_free(&out);
+        gpu_free(&y);
+        gpu_free(&places);
+        gpu_free(&weights);
+        gemm_free(&d);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(routes_are_those_of_the_reference),
+        cmocka_unit_test(grouped_gemms_of_few_tokens_are_right),
+        cmocka_unit_test(grouped_gemms_of_many_tokens_are_right),
+        cmocka_unit_test(grouped_gemms_of_models_shapes_are_right),
+        cmocka_unit_test(rows_are_the_same_in_every_batch_of_their_size),
+        cmocka_unit_test(rows_of_few_tokens_are_those_of_gemm),
+        cmocka_unit_test(grouped_gemms_repeat),
+        cmocka_unit_test(sums_of_experts_are_right),
+        cmocka_unit_test(no_tokens_is_no_work),
+        cmocka_unit_test(a_graph_routes_what_lies_at_its_addresses),
+    };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    cpu = fixture_open(LF_ISA_C, 0);
+    int rc = gpu_run(tests);
+    lf_device_close(cpu);
+    return rc;
+}
