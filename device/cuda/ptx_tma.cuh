@@ -62,10 +62,11 @@ LF_GPU_FN void cp_async_bulk_tensor_2d(uint32_t dst, const CUtensorMap *map, uin
 
 LF_GPU_FN void cp_async_bulk_tensor_3d(uint32_t dst, const CUtensorMap *map, uint32_t bar, int c0, int c1, int c2)
 {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
-                 "[%2];" ::"r"(dst),
-                 "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+        "[%2];" ::"r"(dst),
+        "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2)
+        : "memory");
 }
 
 LF_GPU_FN void cp_async_bulk_tensor_4d(uint32_t dst, const CUtensorMap *map, uint32_t bar, int c0, int c1, int c2,

@@ -1,18 +1,15 @@
-/* The ops of experts of a GPU: who computes what against the plain C reference, to the last row; grouped GEMMs of every
- * kind against float64 and against the slow kernel; what ops.h promises of bits and of graphs. Skipped (77) where no
- * GPU opens.
+/* What experts compute on a GPU: grouped GEMMs of every kind against float64 and against the slow kernel, sums; what
+ * ops.h promises of bits and of graphs. Skipped (77) where no GPU opens.
  *
- *     test_experts [PATTERN]   (of the names of tests, as "route*")
+ *     test_experts [PATTERN]   (of the names of tests, as "grouped*")
  *
  * Tolerances are those of test_ops.c; where a whole result is compared, the sum of the magnitudes of a product is
  * bounded by the product of the norms. */
-#include "tests/gpu/gpu_fixture.h"
+#include "tests/gpu/gpu_routing.h"
 
 #include "device/cuda/cuda_impl.h"
 
 enum { REPEATS = 50 };
-
-static struct lf_device *cpu; /* the plain C reference */
 
 /* ---- random numbers, faster than the fixture's: millions of weights ---- */
 
@@ -21,153 +18,6 @@ static float *uniform(uint64_t *seed, size_t n, float scale)
     float *out = fixture_alloc(n * sizeof *out);
     for (size_t i = 0; i < n; i++) out[i] = ((float)fixture_random(seed) / 1073741824.0f - 1.0f) * scale;
     return out;
-}
-
-/* ---- routing ---- */
-
-enum kind {
-    SPREAD,  /* everybody has about as much to do */
-    TIES,    /* logits of five values */
-    EQUAL,   /* all the same */
-    CROWDED, /* all tokens choose the last k experts */
-    SPARSE,  /* every fifth expert, others have no row */
-    WILD,    /* infinite ones and NaN among them */
-    N_KINDS
-};
-
-struct routing {
-    int n_tokens, n_experts, k;
-    float *logits, *weights; /* host, as the reference has it */
-    int32_t *rows, *places, *first;
-    struct gpu_tensor dev_logits;
-    struct lf_route_params p; /* of the reference */
-};
-
-static float logit(uint64_t *seed, enum kind kind, const struct routing *r, int expert)
-{
-    float x = fixture_normal(seed);
-    switch (kind) {
-    case TIES:
-        return (float)fixture_between(seed, -2, 2) * (x < 0 ? -0.5f : 0.5f);
-    case EQUAL:
-        return 0.25f;
-    case CROWDED:
-        return expert >= r->n_experts - r->k ? 20.0f + x : x;
-    case SPARSE:
-        return expert % 5 == 0 ? 20.0f + x : x;
-    case WILD:
-        switch (fixture_between(seed, 0, 6)) {
-        case 0:
-            return NAN;
-        case 1:
-            return -INFINITY;
-        case 2:
-            return expert % 7 == 0 ? INFINITY : -0.0f;
-        default:
-            return x;
-        }
-    default:
-        return x;
-    }
-}
-
-static struct routing routing_make(uint64_t *seed, enum kind kind, enum lf_route route, int n_tokens, int n_experts,
-                                   int k)
-{
-    struct routing r = {.n_tokens = n_tokens, .n_experts = n_experts, .k = k};
-    size_t n = (size_t)n_tokens * (size_t)k, n_logits = (size_t)n_tokens * (size_t)n_experts;
-    r.logits = fixture_alloc(n_logits * sizeof(float));
-    for (size_t i = 0; i < n_logits; i++) r.logits[i] = logit(seed, kind, &r, (int)(i % (size_t)n_experts));
-    r.dev_logits = gpu_poisoned(LF_F32, n_logits);
-    lf_upload(gpu, r.dev_logits.ptr, r.logits, n_logits * sizeof(float));
-    r.weights = fixture_alloc(n * sizeof(float));
-    r.rows = fixture_alloc(n * sizeof(int32_t));
-    r.places = fixture_alloc(n * sizeof(int32_t));
-    r.first = fixture_alloc(((size_t)n_experts + 1) * sizeof(int32_t));
-    r.p = (struct lf_route_params){.logits = r.logits,
-                                   .route = route,
-                                   .n_tokens = n_tokens,
-                                   .n_experts = n_experts,
-                                   .k = k,
-                                   .scale = 1.5f,
-                                   .weights = r.weights,
-                                   .rows = r.rows,
-                                   .places = r.places,
-                                   .first = r.first};
-    lf_device_ops(cpu)->route(cpu, &r.p);
-    return r;
-}
-
-static void routing_free(struct routing *r)
-{
-    gpu_free(&r->dev_logits);
-    free(r->logits);
-    free(r->weights);
-    free(r->rows);
-    free(r->places);
-    free(r->first);
-}
-
-static void check_route(const struct routing *r)
-{
-    size_t n = (size_t)r->n_tokens * (size_t)r->k, n_first = (size_t)r->n_experts + 1;
-    struct gpu_tensor weights = gpu_poisoned(LF_F32, n), rows = gpu_poisoned(LF_F32, n);
-    struct gpu_tensor places = gpu_poisoned(LF_F32, n), first = gpu_poisoned(LF_F32, n_first);
-    struct lf_route_params p = r->p;
-    p.logits = (const float *)(void *)r->dev_logits.ptr;
-    p.weights = (float *)(void *)weights.ptr;
-    p.rows = (int32_t *)(void *)rows.ptr;
-    p.places = (int32_t *)(void *)places.ptr;
-    p.first = (int32_t *)(void *)first.ptr;
-    gpu_ops->route(gpu, &p);
-    char *got = gpu_read_raw(&first);
-    assert_memory_equal(got, r->first, n_first * sizeof(int32_t));
-    free(got);
-    got = gpu_read_raw(&places);
-    assert_memory_equal(got, r->places, n * sizeof(int32_t));
-    free(got);
-    got = gpu_read_raw(&rows);
-    assert_memory_equal(got, r->rows, n * sizeof(int32_t));
-    free(got);
-    float *w = gpu_read(&weights);
-    for (size_t i = 0; i < n; i++) {
-        if (isnan(r->weights[i]) && isnan(w[i])) continue;
-        double expected = (double)r->weights[i], allowed = fabs(expected) * 1e-5 + 1e-37; /* sums of up to 1,024 */
-        if (!(fabs((double)w[i] - expected) <= allowed))
-            fail_msg("%s: weight %zu is %g, expected %g", gpu_case, i, (double)w[i], expected);
-    }
-    free(w);
-    gpu_free(&first);
-    gpu_free(&places);
-    gpu_free(&rows);
-    gpu_free(&weights);
-}
-
-static void run_route_case(uint64_t *seed, int n_tokens, int n_experts, int k)
-{
-    for (int kind = 0; kind < N_KINDS; kind++) {
-        for (int route = LF_ROUTE_SOFTMAX; route <= LF_ROUTE_TOPK_SOFTMAX; route++) {
-            if (n_tokens > 1000 && route != kind % 3) continue;
-            (void)snprintf(gpu_case, sizeof gpu_case, "T=%d E=%d k=%d kind %d route %d", n_tokens, n_experts, k, kind,
-                           route);
-            struct routing r = routing_make(seed, (enum kind)kind, (enum lf_route)route, n_tokens, n_experts, k);
-            check_route(&r);
-            routing_free(&r);
-        }
-    }
-}
-
-static void routes_are_those_of_the_reference(void **state)
-{
-    (void)state;
-    uint64_t seed = 1;
-    /* up to 512 rows in one block, then in three kernels */
-    static const int shapes[][3] = {{1, 128, 8},   {1, 32, 4},    {1, 1, 1},      {1, 1024, 64},   {2, 8, 2},
-                                    {7, 60, 4},    {16, 128, 8},  {16, 33, 32},   {64, 128, 8},    {65, 128, 8},
-                                    {128, 32, 4},  {129, 32, 4},  {100, 512, 33}, {333, 1000, 17}, {512, 5, 1},
-                                    {513, 1, 1},   {700, 257, 9}, {999, 64, 6},   {2048, 128, 8},  {8192, 128, 8},
-                                    {8192, 32, 4}, {9001, 40, 3}};
-    for (size_t s = 0; s < LF_N_ELEMS(shapes); s++) run_route_case(&seed, shapes[s][0], shapes[s][1], shapes[s][2]);
 }
 
 /* ---- grouped GEMM ---- */
@@ -657,17 +507,10 @@ static void sums_of_experts_are_right(void **state)
 static void no_tokens_is_no_work(void **state)
 {
     (void)state;
-    struct gpu_tensor first = gpu_poisoned(LF_F32, 9);
     struct lf_weight w = {.dtype = LF_F32, .n_out = 1, .n_in = 1, .n_experts = 8};
-    gpu_ops->route(
-        gpu, &(struct lf_route_params){.n_experts = 8, .k = 2, .first = (int32_t *)(void *)first.ptr, .scale = 1});
     gpu_ops->expert_gemm(gpu, &(struct lf_expert_gemm_params){.w = &w, .k = 2});
     gpu_ops->expert_sum(gpu, &(struct lf_expert_sum_params){.k = 2, .dim = 1});
-    static const int32_t zeros[9];
-    char *got = gpu_read_raw(&first);
-    assert_memory_equal(got, zeros, sizeof zeros);
-    free(got);
-    gpu_free(&first);
+    gpu_sync();
 }
 
 /* Who computes what changes from one replay to the next. */
@@ -747,7 +590,6 @@ static void a_graph_routes_what_lies_at_its_addresses(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(routes_are_those_of_the_reference),
         cmocka_unit_test(grouped_gemms_of_few_tokens_are_right),
         cmocka_unit_test(grouped_gemms_of_many_tokens_are_right),
         cmocka_unit_test(grouped_gemms_of_models_shapes_are_right),

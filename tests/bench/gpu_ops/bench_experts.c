@@ -282,7 +282,7 @@ static void parse(struct bench *b, int argc, char **argv)
     for (int i = 1; i < argc; i += 2) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (value && strcmp(argv[i], "--tokens") == 0)
-            b->only_tokens = atoi(value);
+            b->only_tokens = (int)strtol(value, NULL, 10);
         else if (value && strcmp(argv[i], "--driver") == 0)
             b->driver = value;
         else if (value && strcmp(argv[i], "--commit") == 0)
