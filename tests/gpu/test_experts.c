@@ -401,7 +401,8 @@ static void rows_of_few_tokens_are_those_of_gemm(void **state)
             int row = d.routing.first[e], n = d.routing.first[e + 1] - row;
             struct lf_weight w = lf_weight_of_expert(gpu_ops, &d.w, e);
             struct gpu_tensor out = gpu_poisoned(LF_F32, (size_t)n * (size_t)c.n_out);
-            struct lf_gemm_params p = {.y = out.ptr,
+            struct lf_gemm_params p = {.alpha = 1.0f,
+                                       .y = out.ptr,
                                        .y_float = true,
                                        .x = d.x.ptr + (size_t)row * (size_t)c.n_in * 2,
                                        .w = &w,

@@ -141,7 +141,8 @@ static void call_route(struct lf_device *dev, const void *ctx, int call_idx)
 
 static void call_dense(struct lf_device *dev, const struct op *op, const struct lf_weight *w)
 {
-    struct lf_gemm_params p = {.y = op->b->y.ptr,
+    struct lf_gemm_params p = {.alpha = 1.0f,
+                               .y = op->b->y.ptr,
                                .y_float = op->y_float,
                                .x = op->b->x.ptr,
                                .w = w,
