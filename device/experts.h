@@ -42,7 +42,8 @@ struct lf_route_params { /* the k largest logits of each token, descending; of e
 struct lf_expert_gemm_params { /* y[i] = x[i] · w[e]ᵀ (+ bias[e]), e the expert of sorted row i */
     void *y;                   /* [T·k, w->n_out] sorted */
     bool y_float;              /* else act_dtype */
-    const void *x;             /* act_dtype: [T·k, w->n_in] sorted, or, x_by_token, [T, w->n_in]. No overlap with y */
+    const void *x;             /* act_dtype: [T·k, w->n_in] sorted, or, x_by_token, [T, w->n_in]. No overlap with y.
+                                  Sorted: made of the y of an expert_gemm by token with the same rows and first */
     bool x_by_token;
     const struct lf_weight *w; /* n_experts > 0 */
     const float *bias;         /* [n_experts, n_out] or NULL */

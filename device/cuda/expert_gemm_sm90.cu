@@ -281,7 +281,6 @@ __global__ void __launch_bounds__(GEMM_THREADS, 1)
 {
     extern __shared__ char raw[];
     auto &smem = *(gemm_smem *)(((uintptr_t)raw + 1023) & ~(uintptr_t)1023);
-    start_successor();
     if (threadIdx.x == 0) {
         for (int i = 0; i < N_SLOTS; i++) {
             mbarrier_init(shared_address(&smem.full[i]), BY_TOKEN ? 1 + GROUP_THREADS : 1);
@@ -290,6 +289,7 @@ __global__ void __launch_bounds__(GEMM_THREADS, 1)
         fence_mbarrier_init();
     }
     wait_predecessor();
+    start_successor(); /* in this order: expert_gemv.cu says why */
     if (threadIdx.x / WARP == 1) smem.list.build(args.first, args.n_experts);
     __syncthreads();
     int role = uniform((int)threadIdx.x / GROUP_THREADS);

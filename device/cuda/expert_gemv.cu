@@ -4,9 +4,14 @@
  * (expert_list.cuh). Up to 16 tokens, of which each brings an expert one row at most, a weight is read once; more
  * tokens read it once for each 16 rows of its expert, which is what GPUs do that have no better kernel.
  *
- * What is read is known only when route has run, so nothing is asked for before the predecessor is complete. One block
- * a multiprocessor: with the list it takes more than half of the shared memory. Needs n_in divisible by 8, w and x
- * aligned to 16 bytes. */
+ * Which weights are read is known only when route has run. For rows by token that is as late as can be: nothing is
+ * asked for before the predecessor is complete. Rows that lie sorted were written behind a GEMM by token, and all of
+ * those (expert_rows.cu and expert_gemm_sm90.cu too) let their successor come only when they have themselves waited for
+ * route: so its lists are complete when this kernel begins (they are read past L1, which may be older), and the first
+ * weights are on their way while the predecessor still runs.
+ *
+ * One block a multiprocessor: with the list it takes more than half of the shared memory. Needs n_in divisible by 8, w
+ * and x aligned to 16 bytes. */
 #include "device/cuda/expert_list.cuh"
 #include "device/cuda/gemv.cuh"
 
@@ -34,7 +39,7 @@ template <int NT> struct expert_x {
             int r = n * GEMV_TOKENS + threadIdx.x % WARP / 4, row = tile.row + r;
             of[n] = nullptr;
             if (r >= tile.n_rows) continue;
-            of[n] = a.g.x + (size_t)(a.x_by_token ? a.rows[row] / a.k : row) * a.g.n_in * 2;
+            of[n] = a.g.x + (size_t)(a.x_by_token ? __ldcg(a.rows + row) / a.k : row) * a.g.n_in * 2;
         }
     }
 
@@ -88,16 +93,14 @@ __global__ void __launch_bounds__(GEMV_THREADS, 1) expert_gemv(const __grid_cons
     extern __shared__ uint4 ring[];
     __shared__ gemv_sums<NT> sums[BUFFERS];
     __shared__ tile_list list;
+    if (a.x_by_token) wait_predecessor();
     start_successor();
-    wait_predecessor();
     if (threadIdx.x < WARP) list.build(a.first, a.n_experts);
     for (int i = threadIdx.x; i < BUFFERS * NT * GEMV_TOKENS; i += GEMV_THREADS)
         sums[i / (NT * GEMV_TOKENS)].scale[i % (NT * GEMV_TOKENS)] = 1.0f;
     __syncthreads();
     gemv_params p = a.g;
     p.n_tiles = list.n_tiles(a.g.n_tiles);
-    if ((int)blockIdx.x >= p.n_tiles) return;
-
     int at_next = 0, at_now = 0, slot = 0, buffer = 0;
     float acc[NT][4] = {};
     gemv_cursor next = expert_begin(a, p, list, blockIdx.x, at_next);
@@ -106,6 +109,8 @@ __global__ void __launch_bounds__(GEMV_THREADS, 1) expert_gemv(const __grid_cons
     };
 #pragma unroll 1
     for (int s = 0; s < GEMV_GROUPS; s++, advance()) gemv_prefetch_weights(gemv_slot(ring, s), p, next);
+    wait_predecessor();
+    if ((int)blockIdx.x >= p.n_tiles) return;
     expert_tile now = list.find(blockIdx.x, a.g.n_tiles, at_now);
     expert_x<NT> from;
     gemv_x<NT> x;

@@ -26,7 +26,8 @@ template <int ROWS> struct expert_list {
         int lane = threadIdx.x % WARP, n_found = 0, n_units = 0;
 #pragma unroll 4
         for (int base = 0; base < n_experts; base += WARP) {
-            int e = min(base + lane, n_experts), begin = first[e], n_rows = first[min(e + 1, n_experts)] - begin;
+            int e = min(base + lane, n_experts), begin = __ldcg(first + e);
+            int n_rows = __ldcg(first + min(e + 1, n_experts)) - begin;
             unsigned with_rows = __ballot_sync(ALL_LANES, n_rows > 0);
             int units = (n_rows + ROWS - 1) / ROWS, upto = warp_scan(units, [](int a, int b) { return a + b; });
             if (n_rows > 0) {
@@ -40,7 +41,7 @@ template <int ROWS> struct expert_list {
         }
         if (lane != 0) return;
         n = n_found;
-        row[n_found] = first[n_experts];
+        row[n_found] = __ldcg(first + n_experts);
         unit[n_found] = n_units;
     }
 

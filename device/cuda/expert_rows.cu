@@ -85,8 +85,8 @@ __global__ void __launch_bounds__(GEMM_WARPS *WARP) expert_gemm_any(const __grid
 {
     const lf_expert_gemm_params &p = a.p;
     int lane = threadIdx.x % WARP, col = blockIdx.x * GEMM_WARPS + threadIdx.x / WARP;
-    start_successor();
     wait_predecessor();
+    start_successor(); /* in this order: expert_gemv.cu says why */
     if (col >= a.n_out) return;
     for (int row = blockIdx.y; row < p.n_tokens * p.k; row += gridDim.y) {
         int expert = expert_of(p.first, a.n_experts, row), from = p.x_by_token ? p.rows[row] / p.k : row;

@@ -514,64 +514,131 @@ static void no_tokens_is_no_work(void **state)
     gpu_sync();
 }
 
-/* Who computes what changes from one replay to the next. */
-struct layer {
+/* A layer's experts. Several layers in a row, so that each op may begin before those before it have ended, with the
+ * same places for their routings, as a model has them. */
+enum { LAYER_TOKENS = 300, LAYER_EXPERTS = 40, LAYER_K = 4, LAYER_HIDDEN = 520, LAYER_WIDTH = 264, LAYERS = 3 };
+
+struct layers {
+    int n_tokens;
+    bool one_by_one; /* waits for each op */
+    struct gemm_data up, down;
+    struct gpu_tensor logits[LAYERS], weights, places, gate_up, gated, rows;
     struct lf_route_params route;
-    struct lf_expert_gemm_params gemm;
-    struct lf_expert_sum_params sum;
 };
 
-static void run_layer(const struct layer *l, const struct gpu_tensor *out)
+static void wait_if(const struct layers *l)
 {
-    struct lf_expert_sum_params sum = l->sum;
-    sum.y = (float *)(void *)out->ptr;
-    gpu_ops->route(gpu, &l->route);
-    gpu_ops->expert_gemm(gpu, &l->gemm);
-    gpu_ops->expert_sum(gpu, &sum);
+    if (l->one_by_one) gpu_sync();
 }
 
-static void a_graph_routes_what_lies_at_its_addresses(void **state)
+static void run_layers(struct layers *l, const struct gpu_tensor *out)
+{
+    for (int i = 0; i < LAYERS; i++) {
+        float *y = (float *)(void *)out->ptr + (size_t)i * (size_t)l->n_tokens * LAYER_HIDDEN;
+        l->route.logits = (const float *)(void *)l->logits[i].ptr;
+        gpu_ops->route(gpu, &l->route);
+        wait_if(l);
+        gpu_ops->expert_gemm(gpu, &l->up.p);
+        wait_if(l);
+        gpu_ops->gate_mul(gpu, &(struct lf_gate_mul_params){.out = l->gated.ptr,
+                                                            .gate_up = l->gate_up.ptr,
+                                                            .n_tokens = l->n_tokens * LAYER_K,
+                                                            .dim = LAYER_WIDTH});
+        wait_if(l);
+        gpu_ops->expert_gemm(gpu, &l->down.p);
+        wait_if(l);
+        gpu_ops->expert_sum(gpu, &(struct lf_expert_sum_params){.y = y,
+                                                                .x = (const float *)(void *)l->rows.ptr,
+                                                                .weights = l->route.weights,
+                                                                .places = l->route.places,
+                                                                .n_tokens = l->n_tokens,
+                                                                .k = LAYER_K,
+                                                                .dim = LAYER_HIDDEN});
+        wait_if(l);
+    }
+}
+
+static void layers_make(struct layers *l, uint64_t *seed)
+{
+    size_t n = LAYER_TOKENS * LAYER_K;
+    struct gemm_shape up = {.n_tokens = LAYER_TOKENS,
+                            .n_experts = LAYER_EXPERTS,
+                            .k = LAYER_K,
+                            .n_in = LAYER_HIDDEN,
+                            .n_out = 2 * LAYER_WIDTH,
+                            .by_token = true};
+    struct gemm_shape down = up;
+    down.n_in = LAYER_WIDTH;
+    down.n_out = LAYER_HIDDEN;
+    down.y_float = true;
+    down.by_token = false;
+    gemm_make(&l->up, &up, seed);
+    gemm_make(&l->down, &down, seed);
+    for (int i = 0; i < LAYERS; i++) l->logits[i] = gpu_poisoned(LF_F32, LAYER_TOKENS * LAYER_EXPERTS);
+    l->weights = gpu_poisoned(LF_F32, n);
+    l->places = gpu_poisoned(LF_F32, n);
+    l->gate_up = gpu_poisoned(gpu_act, n * 2 * LAYER_WIDTH);
+    l->gated = gpu_poisoned(gpu_act, n * LAYER_WIDTH);
+    l->rows = gpu_poisoned(LF_F32, n * LAYER_HIDDEN);
+    l->route = l->up.routing.p;
+    l->route.weights = (float *)(void *)l->weights.ptr;
+    l->route.rows = (int32_t *)(void *)l->up.rows.ptr;
+    l->route.places = (int32_t *)(void *)l->places.ptr;
+    l->route.first = (int32_t *)(void *)l->up.first.ptr;
+    l->up.p.y = l->gate_up.ptr;
+    l->down.p.x = l->gated.ptr;
+    l->down.p.y = l->rows.ptr;
+    l->down.p.rows = l->up.p.rows;
+    l->down.p.first = l->up.p.first;
+}
+
+static void layers_free(struct layers *l)
+{
+    gemm_free(&l->up);
+    gemm_free(&l->down);
+    for (int i = 0; i < LAYERS; i++) gpu_free(&l->logits[i]);
+    gpu_free(&l->weights);
+    gpu_free(&l->places);
+    gpu_free(&l->gate_up);
+    gpu_free(&l->gated);
+    gpu_free(&l->rows);
+}
+
+static void draw_logits(struct layers *l, uint64_t *seed, int round)
+{
+    float *values = l->up.routing.logits;
+    size_t n = (size_t)l->n_tokens * LAYER_EXPERTS;
+    for (int i = 0; i < LAYERS; i++) {
+        enum kind kind = (enum kind)((round + i) % WILD);
+        for (size_t j = 0; j < n; j++) values[j] = logit(seed, kind, &l->up.routing, (int)(j % LAYER_EXPERTS));
+        lf_upload(gpu, l->logits[i].ptr, values, n * sizeof *values);
+    }
+}
+
+/* Who computes what changes from one replay to the next, and from layer to layer. */
+static void graphs_of_layers_route_what_lies_at_their_addresses(void **state)
 {
     (void)state;
     uint64_t seed = 9;
-    static const int tokens[] = {1, 16, 24, 300};
+    static const int tokens[] = {1, 2, 8, 16, 24, LAYER_TOKENS};
+    struct layers l = {.n_tokens = LAYER_TOKENS};
+    layers_make(&l, &seed);
     for (size_t t = 0; t < LF_N_ELEMS(tokens); t++) {
-        struct gemm_shape c = {.n_tokens = tokens[t],
-                               .n_experts = 40,
-                               .k = 4,
-                               .n_in = 512,
-                               .n_out = 264,
-                               .by_token = true,
-                               .y_float = true};
-        struct gemm_data d;
-        gemm_make(&d, &c, &seed);
-        size_t n_rows = (size_t)c.n_tokens * 4, n = (size_t)c.n_tokens * 264, n_logits = (size_t)c.n_tokens * 40;
-        struct gpu_tensor weights = gpu_poisoned(LF_F32, n_rows), places = gpu_poisoned(LF_F32, n_rows);
-        struct gpu_tensor y = poisoned_y(&d), out = gpu_poisoned(LF_F32, n), expected = gpu_poisoned(LF_F32, n);
-        struct layer l = {.route = d.routing.p, .gemm = d.p};
-        l.route.logits = (const float *)(void *)d.routing.dev_logits.ptr;
-        l.route.weights = (float *)(void *)weights.ptr;
-        l.route.rows = (int32_t *)(void *)d.rows.ptr;
-        l.route.places = (int32_t *)(void *)places.ptr;
-        l.route.first = (int32_t *)(void *)d.first.ptr;
-        l.gemm.y = y.ptr;
-        l.sum = (struct lf_expert_sum_params){.x = (const float *)(void *)y.ptr,
-                                              .weights = l.route.weights,
-                                              .places = l.route.places,
-                                              .n_tokens = c.n_tokens,
-                                              .k = 4,
-                                              .dim = 264};
+        size_t n = (size_t)tokens[t] * LAYER_HIDDEN * LAYERS;
+        struct gpu_tensor out = gpu_poisoned(LF_F32, n), expected = gpu_poisoned(LF_F32, n);
+        l.n_tokens = l.route.n_tokens = l.up.p.n_tokens = l.down.p.n_tokens = tokens[t];
+        (void)snprintf(gpu_case, sizeof gpu_case, "layers, T=%d", tokens[t]);
+        l.one_by_one = false;
         gpu_sync();
         assert_true(lf_graph_begin(gpu));
-        run_layer(&l, &out);
+        run_layers(&l, &out);
         struct lf_graph *graph = lf_graph_end(gpu);
         assert_non_null(graph);
-        for (int i = 0; i < 20; i++) {
-            for (size_t j = 0; j < n_logits; j++)
-                d.routing.logits[j] = logit(&seed, (enum kind)(i % WILD), &d.routing, (int)(j % 40));
-            lf_upload(gpu, d.routing.dev_logits.ptr, d.routing.logits, n_logits * sizeof(float));
+        l.one_by_one = true;
+        for (int i = 0; i < gpu_times(REPEATS); i++) {
+            draw_logits(&l, &seed, i);
             lf_graph_launch(gpu, graph);
-            run_layer(&l, &expected);
+            run_layers(&l, &expected);
             float *a = gpu_read(&out), *b = gpu_read(&expected);
             assert_memory_equal(a, b, n * sizeof(float));
             for (size_t j = 0; j < n; j++) assert_true(isfinite(a[j]));
@@ -581,11 +648,8 @@ static void a_graph_routes_what_lies_at_its_addresses(void **state)
         lf_graph_destroy(gpu, graph);
         gpu_free(&expected);
         gpu_free(&out);
-        gpu_free(&y);
-        gpu_free(&places);
-        gpu_free(&weights);
-        gemm_free(&d);
     }
+    layers_free(&l);
 }
 
 int main(int argc, char **argv)
@@ -599,7 +663,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(grouped_gemms_repeat),
         cmocka_unit_test(sums_of_experts_are_right),
         cmocka_unit_test(no_tokens_is_no_work),
-        cmocka_unit_test(a_graph_routes_what_lies_at_its_addresses),
+        cmocka_unit_test(graphs_of_layers_route_what_lies_at_their_addresses),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     cpu = fixture_open(LF_ISA_C, 0);
