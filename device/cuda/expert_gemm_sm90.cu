@@ -15,8 +15,9 @@
  * Bits. A row's sums run along the depth in the order of the tensor core's instructions, and nothing of that depends on
  * where the row stands or what the others are: its bits are its own, in any step that comes here.
  *
- * Few rows an expert: bound by reading the weights, once for each 128 rows; the ring holds 128 KiB of them. Else by the
- * tensor cores. Registers: 128 sums a thread of the consumers. Shared memory: four steps of 48 KiB and the list. Needs
+ * Few rows an expert: bound by reading the weights, once for each 128 rows; the ring holds 96 KiB of them. Else by the
+ * tensor cores. Registers: 128 sums a thread of the consumers. Shared memory: four steps of 48 KiB or six of 32, and
+ * the list. Needs
  * sm_90a, n_in and n_out divisible by 8. Any shape: expert_rows.cu. */
 #include "device/cuda/elem.cuh"
 #include "device/cuda/expert_list.cuh"
@@ -33,23 +34,24 @@ enum {
     GEMM_THREADS = (1 + N_CONSUMERS) * GROUP_THREADS,
     HALF_ROWS = 64, /* of a consumer */
     TILE_ROWS = N_CONSUMERS * HALF_ROWS,
-    TILE_COLUMNS = 256,
-    STEP = 64, /* of the depth */
+    COLUMNS_MOST = 256, /* of a tile; or half as many */
+    FEW_ROWS = 64,      /* of an expert, on average, for which half as many are better */
+    STEP = 64,          /* of the depth */
     ROW_BYTES = STEP * 2,
     HALF_BYTES = HALF_ROWS * ROW_BYTES,
     X_BYTES = TILE_ROWS * ROW_BYTES,
-    W_BYTES = TILE_COLUMNS * ROW_BYTES,
-    N_SLOTS = 4,
     LAG = 2,
     UNITS = ROW_BYTES / 16,                 /* of 16 bytes, a thread each */
     ROWS_APART = GROUP_THREADS / UNITS,     /* rows that the producers copy at once */
     ROWS_A_THREAD = TILE_ROWS / ROWS_APART, /* of a step */
 };
-static_assert(LAG + 1 < N_SLOTS && ROWS_APART % 8 == 0, "the swizzle of a thread's rows is one and the same");
+static_assert(ROWS_APART % 8 == 0, "the swizzle of a thread's rows is one and the same");
 
 using tile_list = expert_list<TILE_ROWS>;
 
-struct gemm_smem {
+template <int COLUMNS> struct gemm_smem {
+    static constexpr int N_SLOTS = COLUMNS == COLUMNS_MOST ? 4 : 6, W_BYTES = COLUMNS * ROW_BYTES;
+    static_assert(LAG + 1 < N_SLOTS, "slots that are neither under way nor published");
     alignas(1024) char x[N_SLOTS][X_BYTES];
     alignas(1024) char w[N_SLOTS][W_BYTES];
     uint64_t full[N_SLOTS], empty[N_SLOTS];
@@ -67,7 +69,7 @@ struct gemm_args {
 };
 
 /* Where a role is in the ring. */
-struct ring_cursor {
+template <int N_SLOTS> struct ring_cursor {
     int slot, parity;
 
     LF_GPU_MEMBER void advance()
@@ -93,16 +95,19 @@ struct gathered_rows {
     }
 };
 
-template <bool BY_TOKEN> struct producer {
+template <bool BY_TOKEN, int COLUMNS> struct producer {
+    using memory = gemm_smem<COLUMNS>;
+    using cursor = ring_cursor<memory::N_SLOTS>;
+
     const gemm_args &args;
-    gemm_smem &smem;
+    memory &smem;
     const CUtensorMap *x_map, *w_map;
     int thread; /* of the warpgroup */
-    ring_cursor ring, done;
+    cursor ring, done;
     int n_begun; /* steps whose copies are not known to be complete */
     gathered_rows rows;
 
-    LF_GPU_MEMBER uint32_t full(const ring_cursor &at) const
+    LF_GPU_MEMBER uint32_t full(const cursor &at) const
     {
         return shared_address(&smem.full[at.slot]);
     }
@@ -111,7 +116,7 @@ template <bool BY_TOKEN> struct producer {
     {
         mbarrier_arrive_expect_tx(full(ring), bytes);
         cp_async_bulk_tensor_3d(shared_address(smem.w[ring.slot]), w_map, full(ring), step * STEP,
-                                tile.column_tile * TILE_COLUMNS, tile.expert);
+                                tile.column_tile * COLUMNS, tile.expert);
     }
 
     /* Of rows by token, copied: says that the oldest step is there. */
@@ -144,11 +149,11 @@ template <bool BY_TOKEN> struct producer {
     {
         mbarrier_try_wait_parity(shared_address(&smem.empty[ring.slot]), ring.parity ^ 1);
         if constexpr (BY_TOKEN) {
-            if (thread == 0) bring_weights(tile, step, W_BYTES);
+            if (thread == 0) bring_weights(tile, step, memory::W_BYTES);
             gather(step);
         } else {
             int n_halves = tile.n_rows > HALF_ROWS ? 2 : 1;
-            bring_weights(tile, step, W_BYTES + n_halves * HALF_BYTES);
+            bring_weights(tile, step, memory::W_BYTES + n_halves * HALF_BYTES);
             for (int h = 0; h < n_halves; h++)
                 cp_async_bulk_tensor_2d(shared_address(smem.x[ring.slot]) + h * HALF_BYTES, x_map, full(ring),
                                         step * STEP, tile.row + h * HALF_ROWS);
@@ -170,12 +175,14 @@ template <bool BY_TOKEN> struct producer {
 };
 
 /* One consumer warpgroup. Row half h of a thread is row 64 · group + 16 · warp + lane / 4 + 8h of the tile. */
-template <class T> struct consumer {
+template <class T, int COLUMNS> struct consumer {
+    using memory = gemm_smem<COLUMNS>;
+
     const gemm_args &args;
-    gemm_smem &smem;
+    memory &smem;
     int group, warp, lane;
-    ring_cursor ring;
-    float sums[TILE_COLUMNS / 2];
+    ring_cursor<memory::N_SLOTS> ring;
+    float sums[COLUMNS / 2];
 
     LF_GPU_MEMBER int take_slot()
     {
@@ -195,7 +202,7 @@ template <class T> struct consumer {
     LF_GPU_MEMBER void start(int slot)
     {
         uint32_t x = wgmma_descriptor_low(shared_address(smem.x[0]), 16) + (slot * X_BYTES + group * HALF_BYTES) / 16;
-        uint32_t w = wgmma_descriptor_low(shared_address(smem.w[0]), 16) + slot * (W_BYTES / 16);
+        uint32_t w = wgmma_descriptor_low(shared_address(smem.w[0]), 16) + slot * (memory::W_BYTES / 16);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < STEP / 16; i++)
@@ -206,13 +213,13 @@ template <class T> struct consumer {
     LF_GPU_MEMBER void hold_sums()
     {
 #pragma unroll
-        for (int i = 0; i < TILE_COLUMNS / 2; i++) hold(sums[i]);
+        for (int i = 0; i < COLUMNS / 2; i++) hold(sums[i]);
     }
 
     LF_GPU_MEMBER void multiply()
     {
 #pragma unroll
-        for (int i = 0; i < TILE_COLUMNS / 2; i++) sums[i] = 0.0f;
+        for (int i = 0; i < COLUMNS / 2; i++) sums[i] = 0.0f;
         hold_sums();
         int before = take_slot();
         start(before);
@@ -243,12 +250,12 @@ template <class T> struct consumer {
 
     LF_GPU_MEMBER void write(const expert_tile &tile) const
     {
-        int r = group * HALF_ROWS + warp * 16 + lane / 4, col0 = tile.column_tile * TILE_COLUMNS + lane % 4 * 2;
+        int r = group * HALF_ROWS + warp * 16 + lane / 4, col0 = tile.column_tile * COLUMNS + lane % 4 * 2;
         size_t at = (size_t)(tile.row + r) * args.n_out + col0;
         const float *bias = args.bias ? args.bias + (size_t)tile.expert * args.n_out + col0 : nullptr;
         bool is_there[2] = {r < tile.n_rows, r + 8 < tile.n_rows};
 #pragma unroll
-        for (int j = 0; j < TILE_COLUMNS / 8; j++) {
+        for (int j = 0; j < COLUMNS / 8; j++) {
             if (col0 + 8 * j >= args.n_out) break;
             float2 b = bias ? *(const float2 *)(bias + 8 * j) : make_float2(0.0f, 0.0f);
 #pragma unroll
@@ -274,15 +281,16 @@ template <class T> struct consumer {
     }
 };
 
-template <class T, bool BY_TOKEN>
+template <class T, bool BY_TOKEN, int COLUMNS>
 __global__ void __launch_bounds__(GEMM_THREADS, 1)
     expert_gemm(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map,
                 const __grid_constant__ gemm_args args)
 {
     extern __shared__ char raw[];
-    auto &smem = *(gemm_smem *)(((uintptr_t)raw + 1023) & ~(uintptr_t)1023);
+    using memory = gemm_smem<COLUMNS>;
+    auto &smem = *(memory *)(((uintptr_t)raw + 1023) & ~(uintptr_t)1023);
     if (threadIdx.x == 0) {
-        for (int i = 0; i < N_SLOTS; i++) {
+        for (int i = 0; i < memory::N_SLOTS; i++) {
             mbarrier_init(shared_address(&smem.full[i]), BY_TOKEN ? 1 + GROUP_THREADS : 1);
             mbarrier_init(shared_address(&smem.empty[i]), N_CONSUMERS * GROUP_WARPS);
         }
@@ -296,12 +304,12 @@ __global__ void __launch_bounds__(GEMM_THREADS, 1)
     if (role == 0) {
         setmaxnreg_dec<72>();
         if (BY_TOKEN || threadIdx.x == 0) {
-            producer<BY_TOKEN> self = {args, smem, &x_map, &w_map, (int)threadIdx.x, {0, 0}, {0, 0}, 0};
+            producer<BY_TOKEN, COLUMNS> self = {args, smem, &x_map, &w_map, (int)threadIdx.x, {0, 0}, {0, 0}, 0};
             self.run();
         }
     } else {
         setmaxnreg_inc<216>();
-        consumer<T> self = {args, smem, role - 1, uniform((int)threadIdx.x % GROUP_THREADS / WARP), laneid()};
+        consumer<T, COLUMNS> self = {args, smem, role - 1, uniform((int)threadIdx.x % GROUP_THREADS / WARP), laneid()};
         self.run();
     }
 }
@@ -312,15 +320,31 @@ typedef void gemm_kernel(const CUtensorMap, const CUtensorMap, const gemm_args);
 
 static tensor_map_encoder encode_tiled; /* found by _setup */
 
-enum { SMEM_BYTES = sizeof(gemm_smem) + 1024 };
+struct gemm_entry {
+    int columns;
+    size_t smem_bytes;
+    gemm_kernel *kernels[2][2]; /* bf16, fp16; sorted, by token */
+};
+
+#define ENTRY(n)                                                                                                       \
+    {                                                                                                                  \
+        n, sizeof(gemm_smem<n>) + 1024,                                                                                \
+        {                                                                                                              \
+            {expert_gemm<bf16, false, n>, expert_gemm<bf16, true, n>},                                                 \
+            {                                                                                                          \
+                expert_gemm<fp16, false, n>, expert_gemm<fp16, true, n>                                                \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+static const gemm_entry entries[] = {ENTRY(COLUMNS_MOST / 2), ENTRY(COLUMNS_MOST)};
 
 int lf_cuda_expert_gemm_sm90_setup(void)
 {
     int rc = find_tensor_map_encoder(&encode_tiled);
-    gemm_kernel *const kernels[] = {expert_gemm<bf16, false>, expert_gemm<bf16, true>, expert_gemm<fp16, false>,
-                                    expert_gemm<fp16, true>};
-    for (gemm_kernel *kernel : kernels)
-        if (rc == 0) rc = load_kernel(kernel, SMEM_BYTES);
+    for (const gemm_entry &entry : entries)
+        for (const auto &kernels : entry.kernels)
+            for (gemm_kernel *kernel : kernels)
+                if (rc == 0) rc = load_kernel(kernel, entry.smem_bytes);
     return rc;
 }
 
@@ -331,10 +355,13 @@ bool lf_cuda_expert_gemm_sm90_supports(const struct lf_expert_gemm_params *p)
            ((size_t)p->y | (size_t)p->bias) % 8 == 0 && x_bytes <= UINT32_MAX;
 }
 
-int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t expert_bytes, int n_blocks,
+int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t expert_bytes, int n_blocks, int columns,
                              struct lf_cuda_launch how)
 {
     if (p->n_tokens == 0) return 0;
+    bool is_few = (int64_t)p->n_tokens * p->k <= (int64_t)p->w->n_experts * FEW_ROWS;
+    if (columns == 0) columns = is_few ? COLUMNS_MOST / 2 : COLUMNS_MOST;
+    const gemm_entry &entry = entries[columns == COLUMNS_MOST];
     gemm_args args = {};
     args.y = p->y;
     args.bias = p->bias;
@@ -345,7 +372,7 @@ int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t exper
     args.n_out = p->w->n_out;
     args.n_experts = p->w->n_experts;
     args.k = p->k;
-    args.column_tiles = (p->w->n_out + TILE_COLUMNS - 1) / TILE_COLUMNS;
+    args.column_tiles = (p->w->n_out + entry.columns - 1) / entry.columns;
     args.n_steps = (p->w->n_in + STEP - 1) / STEP;
     args.y_float = p->y_float;
 
@@ -353,7 +380,7 @@ int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t exper
     const cuuint64_t depth = (cuuint64_t)args.n_in;
     const cuuint64_t w_dims[3] = {depth, (cuuint64_t)args.n_out, (cuuint64_t)args.n_experts};
     const cuuint64_t w_strides[2] = {depth * 2, expert_bytes};
-    const cuuint32_t w_box[3] = {STEP, TILE_COLUMNS, 1};
+    const cuuint32_t w_box[3] = {STEP, (cuuint32_t)entry.columns, 1};
     int rc = encode_tensor_map(encode_tiled, &w_map, how.fp16, p->w->data, 3, w_dims, w_strides, w_box);
     if (rc != 0) return rc;
     const cuuint64_t x_dims[2] = {depth, (cuuint64_t)p->n_tokens * (p->x_by_token ? 1 : (cuuint64_t)p->k)};
@@ -361,7 +388,6 @@ int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t exper
     rc = encode_tensor_map(encode_tiled, &x_map, how.fp16, p->x, 2, x_dims, w_strides, x_box);
     if (rc != 0) return rc;
 
-    gemm_kernel *kernel = how.fp16 ? (p->x_by_token ? expert_gemm<fp16, true> : expert_gemm<fp16, false>)
-                                   : (p->x_by_token ? expert_gemm<bf16, true> : expert_gemm<bf16, false>);
-    return queue_kernel(kernel, {(unsigned)n_blocks, GEMM_THREADS, SMEM_BYTES}, how, x_map, w_map, args);
+    gemm_kernel *kernel = entry.kernels[how.fp16][p->x_by_token];
+    return queue_kernel(kernel, {(unsigned)n_blocks, GEMM_THREADS, entry.smem_bytes}, how, x_map, w_map, args);
 }

@@ -103,13 +103,13 @@ static struct gpu_tensor poisoned_y(const struct gemm_data *d)
 }
 
 /* The ways to compute it. */
-enum way { BY_TABLE, ANY, GEMV, HOPPER, N_WAYS };
-static const char *const way_names[] = {"the table", "any", "GEMV", "Hopper"};
+enum way { BY_TABLE, ANY, GEMV, HOPPER_128, HOPPER_256, N_WAYS };
+static const char *const way_names[] = {"the table", "any", "GEMV", "Hopper, 128 columns", "Hopper, 256 columns"};
 
 static bool way_supports(enum way way, const struct lf_expert_gemm_params *p)
 {
     if (way == GEMV) return gpu->cuda->has_expert_gemv && lf_cuda_expert_gemv_supports(p);
-    if (way == HOPPER) return gpu->cuda->has_expert_gemm && lf_cuda_expert_gemm_sm90_supports(p);
+    if (way >= HOPPER_128) return gpu->cuda->has_expert_gemm && lf_cuda_expert_gemm_sm90_supports(p);
     return true;
 }
 
@@ -124,7 +124,8 @@ static char *gemm_raw(const struct gemm_data *d, enum way way)
     if (way == BY_TABLE) gpu_ops->expert_gemm(gpu, &p);
     if (way == ANY) rc = lf_cuda_expert_gemm_any(&p, expert_bytes, how);
     if (way == GEMV) rc = lf_cuda_expert_gemv(&p, expert_bytes, n_sms, how);
-    if (way == HOPPER) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, how);
+    if (way == HOPPER_128) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, 128, how);
+    if (way == HOPPER_256) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, 256, how);
     assert_int_equal(rc, 0);
     char *raw = gpu_read_raw(&y);
     gpu_free(&y);
@@ -264,7 +265,8 @@ static void grouped_gemms_of_few_tokens_are_right(void **state)
         }
 }
 
-/* Tiles of 128 rows and 256 columns, halves of 64 rows, steps of 64 of the depth: one less, one more, several. */
+/* Tiles of 128 rows and 128 or 256 columns, halves of 64 rows, steps of 64 of the depth: one less, one more, several.
+ */
 static void grouped_gemms_of_many_tokens_are_right(void **state)
 {
     (void)state;
