@@ -95,7 +95,7 @@ kernels() {
     fi
     driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader -i 0 2>/dev/null || echo unknown)
     step "ops" "$bench_ops" --csv "$out/gpu_ops_h100.csv" --driver "$driver" --commit "$commit"
-    step "ops of experts" "$bin/tests/bench/gpu_ops/bench_experts" --csv "$out/gpu_experts_h100.csv" --driver "$driver" \
+    step "ops of experts" "$bin/tests/bench/gpu_ops/bench_gpu_experts" --csv "$out/gpu_experts_h100.csv" --driver "$driver" \
         --commit "$commit"
     [ "$has_torch" = no ] || step "PyTorch's GEMM of experts" python3 tests/bench/gpu_ops/grouped_mm.py
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's grouped GEMM in the shapes of bench_experts.
+"""PyTorch's grouped GEMM in the shapes of bench_gpu_experts.
 
     python3 tests/bench/gpu_ops/grouped_mm.py
 

@@ -1,6 +1,6 @@
 /* The ops of experts of a GPU in the shapes of two models, beside what the same GPU does at most, by turns in one run.
  *
- *     bench_experts [--tokens N] [--csv FILE] [--driver TEXT] [--commit TEXT]
+ *     bench_gpu_experts [--tokens N] [--csv FILE] [--driver TEXT] [--commit TEXT]
  *
  * Random logits choose the experts, so each has about as much to do; weights come from memory each time (several layers
  * by turns, with other experts each). For the grouped GEMMs: GB/s of what must be read and written at least (the
@@ -293,7 +293,7 @@ static void parse(struct bench *b, int argc, char **argv)
         else if (value && strcmp(argv[i], "--csv") == 0)
             b->csv = fopen(value, "w");
         else {
-            fprintf(stderr, "usage: bench_experts [--tokens N] [--csv FILE] [--driver TEXT] [--commit TEXT]\n");
+            fprintf(stderr, "usage: bench_gpu_experts [--tokens N] [--csv FILE] [--driver TEXT] [--commit TEXT]\n");
             exit(2);
         }
     }
