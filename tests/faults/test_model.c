@@ -93,7 +93,8 @@ static enum lf_status load_model(const void *ctx)
                                   .max_seqs = 2,
                                   .max_out = 2,
                                   .kv_dtype = LF_F32,
-                                  .hash_weights = true};
+                                  .hash_weights = true,
+                                  .cache_groups = true};
     enum lf_status status = model_rig_open(&rig, &opts, &err);
     model_rig_close(&rig);
     return status;
