@@ -271,6 +271,12 @@ static enum lf_status check_text_memory(const struct lf_config *c, struct lf_err
         (unsigned long long)c->text_memory, (unsigned long long)c->max_body, (unsigned long long)least);
 }
 
+/* Of all requests that run: as many as the cache holds, or, where windows let it hold more, as can run. */
+static uint64_t tokens_at_once(const struct lf_plan *p)
+{
+    return LF_MIN(p->kv_tokens, (uint64_t)lf_batch_n_slots(p->max_seqs) * (uint64_t)p->ctx);
+}
+
 /* The engine's tables grow with the number of blocks, and that shrinks with the tables: one round is enough, for the
  * second plan has no more blocks than the first. */
 static enum lf_status plan_on(struct lf_runtime *rt, const struct lf_device_info *info,
@@ -281,7 +287,7 @@ static enum lf_status plan_on(struct lf_runtime *rt, const struct lf_device_info
     LF_TRY(lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err));
     struct lf_engine_opts engine = engine_opts(rt);
     opts.host_bytes += lf_engine_host_bytes(&engine, rt->hp.n_vocab, rt->plan.n_blocks);
-    opts.text_bytes += lf_engine_answer_bytes(rt->plan.kv_tokens);
+    opts.text_bytes += lf_engine_answer_bytes(tokens_at_once(&rt->plan));
     return lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err);
 }
 
