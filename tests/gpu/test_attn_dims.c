@@ -7,7 +7,15 @@
 
 #include "attention/attention.h"
 
-enum { SEQS = 7, N_LAYERS = 2, LAYER = 1, SURPLUS = 3, MAX_KV = 1100, MAX_BLOCKS = MAX_KV / LF_KV_BLOCK_TOKENS + 1 };
+enum {
+    SEQS = 7,
+    N_LAYERS = 2,
+    LAYER = 1,
+    UNUSED_PAGES = 3,
+    SURPLUS = 3,
+    MAX_KV = 1100,
+    MAX_BLOCKS = MAX_KV / LF_KV_BLOCK_TOKENS + 1
+};
 
 struct seq {
     int n_rows, kv_len;
@@ -28,7 +36,7 @@ static const struct variant variants[] = {{0, 0.0f, false}, {100, 0.0f, true}, {
 struct step {
     int head_dim, n_heads, n_kv_heads;
     int first[SEQS], n_tokens, n_blocks;
-    int32_t tables[SEQS][MAX_BLOCKS];
+    int32_t tables[SEQS + 1][MAX_BLOCKS];       /* of the second of two cache groups: that of sequence s is s + 1 */
     float *q_values, *kv_values, *sinks_values; /* rounded as the GPU has them */
     struct gpu_tensor q, kv_data, sinks, out, lse;
     struct lf_kv_view kv;
@@ -47,13 +55,13 @@ static void make_tables(struct step *st, uint64_t *seed)
         deck[i] = deck[j];
         deck[j] = swap;
     }
-    memcpy(st->tables, deck, sizeof deck);
+    memcpy(st->tables[1], deck, sizeof deck);
 }
 
 /* First element of a token's K or V in the cache. */
 static size_t kv_at(const struct step *st, int s, int pos, enum lf_kv_part part, int kv_head)
 {
-    const char *page = lf_kv_page(&st->kv, st->tables[s][pos / LF_KV_BLOCK_TOKENS], LAYER, part, kv_head);
+    const char *page = lf_kv_page(&st->kv, st->tables[s + 1][pos / LF_KV_BLOCK_TOKENS], LAYER, part, kv_head);
     size_t bytes = (size_t)(page - (const char *)st->kv.base);
     return bytes / lf_dtype_bytes(gpu_act) + lf_kv_k_index(&st->kv, pos % LF_KV_BLOCK_TOKENS, 0);
 }
@@ -66,7 +74,9 @@ static void make_kv(struct step *st, uint64_t *seed)
                                  .n_blocks = st->n_blocks,
                                  .n_layers = N_LAYERS,
                                  .n_kv_heads = st->n_kv_heads,
-                                 .head_dim = st->head_dim};
+                                 .head_dim = st->head_dim,
+                                 .group = 1};
+    st->kv.block_pages = lf_kv_layers_pages(&st->kv) + UNUSED_PAGES;
     size_t n = lf_kv_block_elems(&st->kv) * (size_t)st->n_blocks;
     st->kv_values = fixture_alloc(n * sizeof(float));
     for (size_t i = 0; i < n; i++) st->kv_values[i] = NAN;
@@ -103,7 +113,9 @@ static void step_init(struct step *st, int head_dim, int n_heads, int n_kv_heads
                                   .kv_dtype = gpu_act,
                                   .max_tokens = st->n_tokens + SURPLUS,
                                   .max_seqs = SEQS,
-                                  .max_kv_len = MAX_KV};
+                                  .max_kv_len = MAX_KV,
+                                  .n_schedules = 1,
+                                  .n_groups = 2};
     const struct lf_device_info *info = lf_device_info(gpu);
     struct lf_err err = {LF_OK, ""};
     size_t bytes = (size_t)lf_attn_workspace_bytes(&shape, info);
@@ -134,6 +146,7 @@ static void run(struct step *st, const struct variant *v, int first, int n)
     for (int i = 0; i < n; i++) {
         const struct seq *s = &seqs[first + i];
         list[i] = (struct lf_kv_seq){.blocks = st->tables[first + i],
+                                     .table_stride = MAX_BLOCKS,
                                      .first_token = n_tokens,
                                      .n_tokens = s->n_rows,
                                      .kv_len = s->kv_len,
@@ -157,7 +170,7 @@ static void run(struct step *st, const struct variant *v, int first, int n)
                                .sinks = v->sinks ? (const float *)(void *)st->sinks.ptr : NULL};
     (void)snprintf(gpu_case, sizeof gpu_case, "head_dim %d heads %d/%d window %d softcap %g sinks %d", st->head_dim,
                    st->n_heads, st->n_kv_heads, v->window, (double)v->softcap, v->sinks);
-    lf_attn_schedule(st->attn, 0, list, n, v->window);
+    lf_attn_schedule(st->attn, 0, list, n, (struct lf_attn_kind){.window = v->window, .n_groups = 2});
     lf_attn_run(st->attn, 0, &p);
 }
 
