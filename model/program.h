@@ -125,13 +125,11 @@ struct lf_slot {
  *     round            x                             h
  *     route            logits                        weights, routing, first
  *     expert_gemm      x, –, –, routing, first       y                 w, bias
- *     expert_sum       x, residual, –, routing,      y
- *                      –, weights
+ *     expert_sum       x, residual, –, routing, –, weights     y
  *     gemm_gate_mul    x, –, sum_squares             gate_up, act      w, bias
  *     gemm_rope_append x, –, sum_squares             qkv, q            w, bias, –, q_norm, k_norm
  *
  * Routing is [tokens, 2·k] int32: `rows` of device/ops.h, then `places`.
- *
  * A gemm with a norm makes h = norm(y) beside y; the gemm that reads h has the same sum_squares. In steps of few rows
  * that is the fused RMSNorm of device/ops.h, else a norm of its own behind the gemm (interpreter.c). */
 enum { LF_OP_X, LF_OP_RESIDUAL, LF_OP_X_SUM_SQUARES, LF_OP_ROUTING, LF_OP_FIRST, LF_OP_ROUTE_WEIGHTS, LF_OP_INPUTS_N };
