@@ -26,11 +26,6 @@ static struct lf_sched_seq *seq_of(struct lf_list *node)
     return LF_LIST_ENTRY(node, struct lf_sched_seq, node);
 }
 
-int64_t lf_sched_n_blocks(int n_prompt, int max_tokens)
-{
-    return ((int64_t)n_prompt + max_tokens + BLOCK - 1) / BLOCK;
-}
-
 void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns)
 {
     LF_ASSERT((seq->keys != NULL) == (s->opts.prefix != NULL));

@@ -10,6 +10,11 @@
 
 enum { BLOCK = LF_KV_BLOCK_TOKENS };
 
+int64_t lf_sched_n_blocks(int n_prompt, int max_tokens)
+{
+    return ((int64_t)n_prompt + max_tokens + BLOCK - 1) / BLOCK;
+}
+
 int64_t lf_sched_n_spare(const struct lf_sched *s)
 {
     return lf_block_pool_n_promisable(s->opts.pool) - s->n_reserved -
@@ -182,19 +187,25 @@ void lf_tables_drop_coming(struct lf_sched *s, struct lf_sched_seq *seq)
     }
 }
 
-/* Block i, which is full, in all groups that hold it. What would be let go and forgotten at once is not entered. */
+/* Offers block i, which is full and held, to the prefix cache. */
+static void enter_in(struct lf_sched *s, struct lf_sched_seq *seq, int g, int i, bool passes)
+{
+    struct lf_prefix_key key = lf_prefix_group_key(&seq->keys[i + 1], g);
+    const struct lf_prefix_origin origin = {
+        .tenant = seq->tenant_id, .depth = (uint32_t)(i * BLOCK), .group = (uint8_t)g, .passes = passes};
+    lf_prefix_cache_insert_key(s->opts.prefix, &seq->keys[i], &key, seq->ids + (int64_t)i * BLOCK,
+                               lf_sched_table(seq, g)[i], origin);
+}
+
+/* In all groups that hold it. What would be let go and forgotten at once is not entered. */
 static void enter_block(struct lf_sched *s, struct lf_sched_seq *seq, int i)
 {
-    struct lf_prefix_origin origin = {.tenant = seq->tenant_id, .depth = (uint32_t)(i * BLOCK)};
     for (int g = 0; g < lf_kv_windows_n(&s->opts.windows); g++) {
         int window = s->opts.windows.tokens[g];
-        struct lf_prefix_key key = lf_prefix_group_key(&seq->keys[i + 1], g);
         if (!is_held(seq, g, i)) continue;
-        origin.group = (uint8_t)g;
-        origin.passes = window > 0 && !lf_marks_keep(seq, window, i);
-        if (origin.passes && i < lf_kv_windows_first(window, n_passed(seq))) continue;
-        lf_prefix_cache_insert_key(s->opts.prefix, &seq->keys[i], &key, seq->ids + (int64_t)i * BLOCK,
-                                   lf_sched_table(seq, g)[i], origin);
+        bool passes = window > 0 && !lf_marks_keep(seq, window, i);
+        if (passes && i < lf_kv_windows_first(window, n_passed(seq))) continue;
+        enter_in(s, seq, g, i, passes);
     }
 }
 
@@ -261,8 +272,16 @@ void lf_tables_release(struct lf_sched *s, struct lf_sched_seq *seq)
     s->n_reserved -= n_reserved_for(s, seq);
 }
 
-/* The blocks that its prompt is found in: its own, but for those that lay in the cache already. A pin takes the place
- * of the table's reference. */
+/* The block that block i of its prompt is found in, from now on: its own, but for one that lies in the cache already.
+ * (One that lay there when it was full, and does not any more, has kept its own out.) */
+static int32_t found_in(struct lf_sched *s, struct lf_sched_seq *seq, int g, int i)
+{
+    enter_in(s, seq, g, i, false);
+    int32_t found = lf_sched_find_in(s, seq, g, i);
+    return found >= 0 ? found : lf_sched_table(seq, g)[i];
+}
+
+/* A pin takes the place of the table's reference. */
 void lf_tables_pin(struct lf_sched *s, struct lf_sched_seq *seq)
 {
     int n_full = seq->n_keys - 1;
@@ -273,9 +292,8 @@ void lf_tables_pin(struct lf_sched *s, struct lf_sched_seq *seq)
         int32_t *table = lf_sched_table(seq, g);
         while (t->end > n_full) put(s, seq, g, --t->end);
         for (int i = t->first; i < t->end; i++) {
-            int32_t found = lf_sched_find_in(s, seq, g, i), pinned = found >= 0 ? found : table[i];
+            int32_t pinned = found_in(s, seq, g, i);
             lf_block_pool_pin(s->opts.pool, pinned);
-            if (lf_prefix_cache_passes(s->opts.prefix, pinned)) lf_prefix_cache_keep(s->opts.prefix, pinned);
             put(s, seq, g, i);
             table[i] = pinned;
         }

@@ -13,8 +13,8 @@
  *
  * Promises (tests/sim and tests/sim/policy show each of them):
  *  1. Nothing is preempted and nothing runs out half way: blocks for prompt + max_tokens are reserved at admission;
- *     those shared with the prefix cache count once, and those below it are restored into them (restore.h). Where layers
- *     have windows a sequence reserves as many blocks as its windows hold, and these slide (block_tables.h).
+ *     those shared with the prefix cache count once, and those below it are restored into them (restore.h). Where
+ * layers have windows a sequence reserves as many blocks as its windows hold, and these slide (block_tables.h).
  *  2. Among tenants whoever was given least is next, in predicted device time (tenants.h), both out of the queue and in
  *     the prefills of a step. Priorities mean nothing between tenants. One that had no turn for LF_SCHED_TURN_NS is
  *     next, however many others come.
@@ -54,12 +54,12 @@
 #include <stdint.h>
 
 #include "core/list.h"
-#include "core/pin.h"
 #include "kv/block_pool.h"
 #include "kv/prefix_cache.h"
 #include "kv/windows.h"
 #include "server/engine/cost.h"
 #include "server/engine/restore.h"
+#include "server/engine/sched_seq.h"
 #include "server/engine/tenants.h"
 
 enum {
@@ -71,56 +71,6 @@ enum {
 #define LF_SCHED_TURN_NS     INT64_C(60000000000)
 #define LF_SCHED_ALONE_NS    INT64_C(60000000000)
 #define LF_SCHED_DEBT_NS     INT64_C(1000000000)
-
-enum lf_sched_phase { LF_SCHED_NEW, LF_SCHED_WAITING, LF_SCHED_RUNNING, LF_SCHED_HOLDING, LF_SCHED_ENDED };
-
-/* The entries that a block table holds, and those beside them that come from below. */
-struct lf_sched_table {
-    int first, end;
-    int coming, coming_end;
-};
-
-/* A sequence, as the scheduler sees it; lives inside the request. The first group is set before submit. */
-struct lf_sched_seq {
-    int32_t *ids;    /* [n_prompt + max_tokens] borrowed; the prompt, then what was sampled */
-    int32_t *blocks; /* [groups, lf_sched_n_blocks(n_prompt, max_tokens)] borrowed; the block tables, valid while
-                      * running: block_tables.h */
-    struct lf_prefix_key *keys; /* [that + 1] borrowed; key of the chain before block i. NULL without prefix cache */
-    int n_keys;                 /* of keys that are worked out: those of the prompt's full blocks, and the root */
-    int n_prompt, max_tokens;
-    int priority;
-    uint64_t tenant_id;
-    enum lf_pin pin;      /* not NONE: max_tokens is 0, and there is a prefix cache */
-    bool all_logits;      /* echo: logits of every prompt token, so nothing comes from the cache */
-    const int32_t *marks; /* [n_marks] borrowed: where a part of the prompt ends that others may have too (marks.h) */
-    int n_marks;
-    const struct lf_sched_seq *leader; /* waits until its prompt is computed or it ended; valid till then */
-    struct lf_restore restore;         /* its states are set before submit where there is something below the cache */
-
-    /* Kept by the scheduler; n_ids is raised by who appends. */
-    struct lf_list node, tenant_node, prefill_node; /* of its tenant: in the queue, while waiting; among the prefills */
-    struct lf_sched_tenant *tenant;                 /* from submit on */
-    enum lf_sched_phase phase;
-    int n_ids;          /* prompt and sampled, placeholders included */
-    int n_placeholders; /* the last of these: sampled by steps that have not ended */
-    int n_done;         /* in the KV cache, or will be when the steps that were launched have ended */
-    int n_cached;       /* of the prompt, taken from the prefix cache, or restored */
-    int n_restored;     /* of these: from below the cache */
-    int table_stride;   /* entries of a table, from one to the next */
-    int n_blocks;       /* of these in use, while running: all */
-    struct lf_sched_table tables[LF_KV_WINDOWS_N]; /* of each group */
-    int n_entered;        /* leading blocks that were offered to the prefix cache, or came from it */
-    int n_hint;           /* leading blocks that it could have had from the cache when last looked */
-    int n_leading;        /* lf_sched_leading_blocks, when last looked */
-    int64_t submitted_ns; /* when it came */
-    int64_t order_ns;     /* what the queue is sorted by */
-    int64_t admitted_ns;  /* 0: not yet */
-    uint64_t admitted_no;
-    double left_ns;         /* lf_prefill_left_ns, as of the step being planned */
-    int n_planned;          /* tokens in that; -1: looked at, none */
-    int n_settled, n_asked; /* while holding: tiers.c's */
-    bool waits; /* nothing of its prompt can be computed before something comes back from below (restore.h) */
-};
 
 struct lf_sched_opts {
     int chunk;      /* tokens of one step, >= 1 */
@@ -197,10 +147,6 @@ void lf_sched_sampled(struct lf_sched *s, struct lf_sched_seq *seq, int32_t id);
 void lf_sched_learn(struct lf_sched *s, const struct lf_sched_step *step, int64_t took_ns);
 void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq);
 
-static inline bool lf_sched_in_prefill(const struct lf_sched_seq *seq)
-{
-    return seq->n_done < seq->n_prompt;
-}
 /* Predicted ns until the prompt of a running sequence is computed: more than 0 before. Until a step has been measured
  * it follows from what the cost model assumes of a machine. */
 int64_t lf_sched_eta_ns(const struct lf_sched *s, const struct lf_sched_seq *seq);
