@@ -24,7 +24,6 @@ KNOWN = [
     ("template", "jinja_attr jinja_call jinja_eval jinja_filter_list jinja_filter_number jinja_filter_pick "
                   "jinja_filter_text jinja_format jinja_global jinja_iter jinja_method jinja_ops jinja_print jinja_run "
                   "jinja_sort jinja_str jinja_test jinja_text jinja_value"),
-    # the scheduler's counting of blocks stands in one of two files that need each other's
 ]
 OBJECT = re.compile(r"\.(c|cc|cu)\.o$")
 
