@@ -22,7 +22,7 @@
 #include "model/config.h"
 #include "model/foreign.h"
 
-enum { DEFAULT_MAX_WINDOW_LAYERS = 28, DTYPE_NAME_BYTES = 24, FAMILY_NAMES_BYTES = 280 };
+enum { DEFAULT_MAX_WINDOW_LAYERS = 28, DTYPE_NAME_BYTES = 24, FAMILY_NAMES_BYTES = 200 };
 
 #define DEFAULT_ROPE_THETA 10000.0
 
@@ -98,8 +98,8 @@ static const char *name_families(char *out, size_t out_bytes)
         bool is_known = false;
         for (size_t k = 0; k < i && !is_known; k++) is_known = lf_str_eq(name, short_name(lf_archs[k]));
         if (is_known) continue;
-        if (at + name.len + sizeof(", …") > out_bytes) {
-            snprintf(out + at, out_bytes - at, "…");
+        if (at + 2 + name.len + sizeof(", …") > out_bytes) {
+            snprintf(out + at, out_bytes - at, ", …");
             break;
         }
         at += (size_t)snprintf(out + at, out_bytes - at, "%s%.*s", i == 0 ? "" : ", ", (int)name.len, name.ptr);
