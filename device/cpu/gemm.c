@@ -1,12 +1,8 @@
-/* Packing weights into panels, and cutting a GEMM into work tiles and tasks for the kernels.
+/* Packing weights into panels, and cutting a GEMM into work tiles (gemm_work.h) and tasks.
  *
- * A work tile is a block of tokens (rows of x) times one panel of 64 columns. Inside it K goes in blocks, so that a
- * panel's block stays in the L2 cache while the groups of rows of one kernel tile pass over it; the accumulators of the
- * whole work tile wait in a buffer on the stack in between. Work tiles of one panel are neighbours: a panel comes from
- * memory once. Tasks are runs of work tiles, big enough to be worth handing out and enough of them that uneven cores
- * finish together; work that is over in a few microseconds stays on the calling thread.
- *
- * With one group of rows (decode) there is nothing to keep: K is not cut, and a panel is one sequential read. */
+ * Work tiles of one panel are neighbours: a panel comes from memory once. Tasks are runs of work tiles, big enough to
+ * be worth handing out and enough of them that uneven cores finish together; work that is over in a few microseconds
+ * stays on the calling thread. */
 #include "device/cpu/gemm.h"
 
 #include <string.h>
