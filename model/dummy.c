@@ -70,8 +70,9 @@ void lf_dummy_fill(void *out, enum lf_dtype dtype, const char *name, uint64_t se
         for (size_t i = 0; i < (size_t)n_rows * (size_t)n_in; i++) lf_from_f32(at + i * size, dtype, &one, 1);
         return;
     }
-    /* √(7/3)·2^e = 1/√n_in, to the nearest e; a bias is 2^-6 and up to twice that. */
-    int e = lf_str_ends(s, LF_STR(".bias")) ? -6 : (int)lrint(-0.5 * log2((double)n_in * 7.0 / 3.0));
+    /* √(7/3)·2^e = 1/√n_in, to the nearest e; a bias is 2^-6 and up to twice that. Of experts it is "…_bias.3". */
+    bool is_bias = lf_str_ends(s, LF_STR(".bias")) || lf_str_find(s, LF_STR("_bias.")) >= 0;
+    int e = is_bias ? -6 : (int)lrint(-0.5 * log2((double)n_in * 7.0 / 3.0));
     struct lanes lanes = lanes_of(dtype, e);
     uint64_t tensor_key = lf_mix64(name_hash(name) ^ lf_mix64(seed));
     for (int r = 0; r < n_rows; r++, at += row_bytes) {

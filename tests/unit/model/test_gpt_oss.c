@@ -4,6 +4,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "model/dummy.h"
 #include "model/hparams.h"
 #include "tests/support/model_dir.h"
 #include "tests/support/model_rig.h"
@@ -314,6 +315,18 @@ static void what_is_there_twice_or_cannot_be_grouped_is_refused(void **state)
     assert_non_null(strstr(err.message, "down_proj_blocks is MXFP4, in groups of 32, of rows of 100"));
 }
 
+static void dummy_biases_of_experts_are_small(void **state)
+{
+    (void)state;
+    float bias[64], sinks[64];
+    lf_dummy_fill(bias, LF_F32, "model.layers.0.mlp.experts.down_proj_bias.2", 1, 1, 0, 64);
+    lf_dummy_fill(sinks, LF_F32, "model.layers.0.self_attn.sinks", 1, 1, 0, 64);
+    for (int i = 0; i < 64; i++) {
+        assert_true(fabsf(bias[i]) > 0.01f && fabsf(bias[i]) < 0.04f);
+        assert_true(fabsf(sinks[i]) > 0.4f && fabsf(sinks[i]) < 2);
+    }
+}
+
 int main(void)
 {
     lf_log_set_level(LF_LOG_ERROR);
@@ -325,6 +338,7 @@ int main(void)
         cmocka_unit_test(experts_are_in_mxfp4_or_by_columns_layer_by_layer),
         cmocka_unit_test(a_wrong_tensor_of_experts_is_named),
         cmocka_unit_test(what_is_there_twice_or_cannot_be_grouped_is_refused),
+        cmocka_unit_test(dummy_biases_of_experts_are_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
