@@ -132,7 +132,7 @@ void lf_gemm_rope_append(struct lf_attn *attn, const struct lf_gemm_params *gemm
     LF_ASSERT(p->n_tokens >= attn->schedules[p->schedule_idx].n_tokens);
     LF_ASSERT(!gemm->residual && !gemm->norm.h && !p->q_only);
     LF_ASSERT(gemm->y == p->qkv && gemm->n_tokens == p->n_tokens && gemm->y_stride == gemm->w->n_out && !gemm->y_float);
-    LF_ASSERT(gemm->w->n_out == (p->n_heads + 2 * p->kv->n_kv_heads) * p->kv->head_dim);
+    LF_ASSERT(gemm->w->n_out == (p->n_heads + (p->v_of_k ? 1 : 2) * p->kv->n_kv_heads) * p->kv->head_dim);
     if (attn->backend->gemm_rope_append && attn->backend->gemm_rope_append(attn, gemm, p)) return;
     lf_device_ops(attn->dev)->gemm(attn->dev, gemm);
     lf_rope_append(attn, p);

@@ -68,6 +68,7 @@ void lf_rope_inv_freq(const struct lf_rope_opts *opts, int n_positions, double *
             freq = freq / opts->factor * ramp + freq * (1.0 - ramp);
         }
         if (opts->kind == LF_ROPE_LONGROPE) freq /= is_long ? opts->long_factor[i] : opts->short_factor[i];
+        if (opts->kind == LF_ROPE_PROPORTIONAL) freq = i < opts->n_turned ? freq / opts->factor : 0;
         if (opts->kind == LF_ROPE_OFF) freq = 0;
         inv_freq[i] = freq;
     }
@@ -174,6 +175,7 @@ void lf_rope_append_cpu(struct lf_device *dev, const struct lf_rope_append_param
                         int n_seqs)
 {
     struct append_job job = {.p = p, .seqs = seqs, .n_seqs = n_seqs, .rows_fn = choose_rows(lf_device_info(dev)->isa)};
+    LF_ASSERT(!p->v_of_k || p->v_norm); /* or the two would be one */
     LF_ASSERT(p->kv->head_dim <= LF_HEAD_DIM && p->kv->head_dim % LF_HEAD_DIM_STEP == 0);
     for (int i = 0; i < n_seqs; i++) job.n_tokens = LF_MAX(job.n_tokens, seqs[i].first_token + seqs[i].n_tokens);
     int n_tasks = job.n_tokens / LF_ROPE_RUN + (job.n_tokens % LF_ROPE_RUN != 0);

@@ -23,7 +23,8 @@ enum lf_rope_kind {
     LF_ROPE_LLAMA3,
     LF_ROPE_YARN,
     LF_ROPE_LONGROPE,
-    LF_ROPE_OFF /* every angle is zero: the layer does not know positions (NoPE) */
+    LF_ROPE_PROPORTIONAL, /* the first n_turned pairs turn, the angles of the others are zero */
+    LF_ROPE_OFF           /* every angle is zero: the layer does not know positions (NoPE) */
 };
 
 struct lf_rope_opts {
@@ -31,7 +32,8 @@ struct lf_rope_opts {
     int head_dim;
     int rotary_dim; /* = head_dim unless partial_rotary_factor says less; even */
     double theta;
-    double factor;                            /* linear, llama3, yarn */
+    double factor;                            /* linear, llama3, yarn, proportional */
+    int n_turned;                             /* proportional: pairs */
     double low_freq_factor, high_freq_factor; /* llama3 */
     int original_max_positions;               /* llama3, yarn, longrope */
     double beta_fast, beta_slow;              /* yarn */
@@ -60,6 +62,8 @@ struct lf_rope_append_params {
     const float *q_norm, *k_norm; /* [head_dim] each or both NULL: RMSNorm of each head before the rotation (Qwen3) */
     bool
         norm_whole_row; /* q_norm [n_heads · head_dim], k_norm [n_kv_heads · head_dim]: of all heads at once (OLMo 2) */
+    /* V gets a norm of each head without a weight (Gemma 4); it is K before norm and rotation, and no head of qkv. */
+    bool v_norm, v_of_k;
     float norm_eps;
     const float *table;   /* lf_rope_table_fill */
     const float *q_scale; /* [positions of the table] or NULL: what q is multiplied by after the rotation */

@@ -48,7 +48,8 @@ struct lf_embed_params {           /* out[t, :] = scale · table row ids[t] */
     float scale;                   /* 1: the row as it is */
 };
 
-struct lf_rmsnorm_params { /* out = x / sqrt(mean(x²) + eps) · weight (+ residual)   (Zhang & Sennrich 2019, eq. 4) */
+struct lf_rmsnorm_params { /* out = x / sqrt(mean(x²) + eps) · weight (+ residual) (· scale)   (Zhang & Sennrich 2019)
+                            */
     void *out;             /* [T, dim], act_dtype unless out_float; may equal x on a CPU */
     const float *x;        /* [T, dim] */
     const float *weight;   /* [dim] or NULL: all are 1 */
@@ -57,6 +58,7 @@ struct lf_rmsnorm_params { /* out = x / sqrt(mean(x²) + eps) · weight (+ resid
     int dim;
     const float *residual; /* [T, dim] or NULL; only with out_float; may equal out */
     bool out_float;        /* out is float: a norm behind a GEMM, whose result is added to the residual stream */
+    const float *scale;    /* [1] or NULL; only with out_float */
 };
 
 /* Fused RMSNorm: between two GEMMs, without a pass of its own. The epilogue of the GEMM that writes the residual stream

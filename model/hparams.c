@@ -385,8 +385,13 @@ static enum lf_status read_rope_kind(struct lf_json_value rope, enum lf_rope_kin
     static const struct {
         const char *name;
         enum lf_rope_kind kind;
-    } kinds[] = {{"default", LF_ROPE_NONE_SCALED}, {"linear", LF_ROPE_LINEAR},     {"llama3", LF_ROPE_LLAMA3},
-                 {"yarn", LF_ROPE_YARN},           {"longrope", LF_ROPE_LONGROPE}, {"su", LF_ROPE_LONGROPE}};
+    } kinds[] = {{"default", LF_ROPE_NONE_SCALED},
+                 {"linear", LF_ROPE_LINEAR},
+                 {"llama3", LF_ROPE_LLAMA3},
+                 {"yarn", LF_ROPE_YARN},
+                 {"longrope", LF_ROPE_LONGROPE},
+                 {"su", LF_ROPE_LONGROPE},
+                 {"proportional", LF_ROPE_PROPORTIONAL}};
     struct lf_json_value type = lf_json_get(rope, "rope_type");
     if (lf_json_is_absent(type)) type = lf_json_get(rope, "type");
     *out = LF_ROPE_NONE_SCALED;
@@ -554,14 +559,16 @@ static enum lf_status find_ropes(const struct lf_arch *fam, struct lf_json_value
     return check_rope(fam, *local, "rope_parameters.sliding_attention", err);
 }
 
+/* Channels that turn; where RoPE is proportional, all do, but of the pairs some stand still. */
 static enum lf_status read_rotary_dim(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
-                                      struct lf_json_value rope, int *out, struct lf_err *err)
+                                      struct lf_json_value rope, struct lf_rope_opts *r, struct lf_err *err)
 {
     double part = fam->partial_rotary_factor > 0 ? fam->partial_rotary_factor : 1;
     LF_TRY(lf_config_number_or(root, "partial_rotary_factor", 0, 1, &part, NULL, err));
     LF_TRY(lf_config_number_or(rope, "partial_rotary_factor", 0, 1, &part, NULL, err));
-    *out = (int)(part * hp->head_dim);
-    if (*out < 2 || *out % 2 != 0) {
+    r->n_turned = (int)(part * hp->head_dim / 2);
+    r->rotary_dim = r->kind == LF_ROPE_PROPORTIONAL ? hp->head_dim : (int)(part * hp->head_dim);
+    if (r->rotary_dim < 2 || r->rotary_dim % 2 != 0) {
         return lf_fail(err, LF_UNSUPPORTED, "partial_rotary_factor %g of head_dim %d is no even number from 2", part,
                        hp->head_dim);
     }
@@ -575,12 +582,13 @@ static enum lf_status read_rope_opts(struct lf_hparams *hp, const struct lf_arch
 {
     *positions = hp->max_positions;
     *r = (struct lf_rope_opts){.head_dim = hp->head_dim, .theta = theta, .factor = 1, .truncate = true};
-    LF_TRY(read_rotary_dim(hp, fam, root, rope, &r->rotary_dim, err));
-    LF_TRY(lf_config_number_or(rope, "rope_theta", 1.000001, 1e15, &r->theta, NULL, err));
     LF_TRY(read_rope_kind(rope, &r->kind, err));
+    LF_TRY(read_rotary_dim(hp, fam, root, rope, r, err));
+    LF_TRY(lf_config_number_or(rope, "rope_theta", 1.000001, 1e15, &r->theta, NULL, err));
     if (r->kind != LF_ROPE_YARN && !lf_json_is_absent(lf_json_get(rope, "attn_factor")))
         return lf_fail(err, LF_UNSUPPORTED, "rope parameter \"attn_factor\" is not implemented but for yarn");
     if (r->kind == LF_ROPE_NONE_SCALED) return LF_OK;
+    if (r->kind == LF_ROPE_PROPORTIONAL) return lf_config_number_or(rope, "factor", 1, 1e6, &r->factor, NULL, err);
     if (r->kind == LF_ROPE_LONGROPE) {
         LF_TRY(read_original_positions(root, rope, 0, &r->original_max_positions, err));
         return read_longrope(r, rope, hp->max_positions, err);

@@ -24,6 +24,7 @@ struct lf_layer_hparams {
     int alias_back;           /* it has no keys and values of its own but reads those of the layer so many before it,
                                  of the same window and shape; 0: it has */
     bool has_experts;         /* in place of the MLP */
+    bool v_of_k;              /* V is K before its norm: there is no v_proj (Gemma 4) */
 };
 
 /* Queries at position p are multiplied by 1 + beta · ln(1 + ⌊p / n_positions⌋) (Ministral 3). beta 0: they are not. */

@@ -90,7 +90,8 @@ static void run_norm(const struct lf_step *s, const struct lf_op *op, int x, int
                                   .n_tokens = n_rows(s, op),
                                   .dim = s->program->values[x].width,
                                   .residual = residual,
-                                  .out_float = s->program->values[out].is_float};
+                                  .out_float = s->program->values[out].is_float,
+                                  .scale = vector(s, op, LF_OP_SCALE)};
     lf_device_ops(s->dev)->rmsnorm(s->dev, &p);
 }
 
@@ -153,6 +154,8 @@ static struct lf_rope_append_params rope_params(const struct lf_step *s, const s
                                           .q_norm = vector(s, op, LF_OP_Q_NORM),
                                           .k_norm = vector(s, op, LF_OP_K_NORM),
                                           .norm_whole_row = op->norm_whole_row,
+                                          .v_norm = op->v_norm,
+                                          .v_of_k = op->v_of_k,
                                           .norm_eps = op->eps,
                                           .table = table_at(s, s->ws->ropes[op->rope]),
                                           .q_scale = op->scales_q ? table_at(s, s->ws->q_scale) : NULL,

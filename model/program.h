@@ -114,7 +114,7 @@ struct lf_slot {
  *
  *                      in                            out               weights
  *     embed                                          x                 table
- *     rmsnorm          x, residual                   h                 weight
+ *     rmsnorm          x, residual                   h                 weight, scale (one number, of the sum)
  *     gemm             x, residual, sum_squares      y, h, sum_squares w, bias, norm
  *     gate_mul         gate_up                       act
  *     rope_append      qkv                           q                 q_norm, k_norm
@@ -135,7 +135,7 @@ struct lf_slot {
 enum { LF_OP_X, LF_OP_RESIDUAL, LF_OP_X_SUM_SQUARES, LF_OP_ROUTING, LF_OP_FIRST, LF_OP_ROUTE_WEIGHTS, LF_OP_INPUTS_N };
 enum { LF_OP_Y, LF_OP_Y2, LF_OP_Y_SUM_SQUARES, LF_OP_OUTPUTS_N };
 enum { LF_OP_Y_ROUTING = LF_OP_Y2, LF_OP_Y_FIRST = LF_OP_Y_SUM_SQUARES }; /* of a route */
-enum { LF_OP_W, LF_OP_BIAS, LF_OP_NORM, LF_OP_Q_NORM, LF_OP_K_NORM, LF_OP_WEIGHTS_N };
+enum { LF_OP_W, LF_OP_BIAS, LF_OP_NORM, LF_OP_Q_NORM, LF_OP_K_NORM, LF_OP_SCALE, LF_OP_WEIGHTS_N };
 
 struct lf_op {
     enum lf_op_kind kind;
@@ -146,6 +146,7 @@ struct lf_op {
     int rope, rotary_dim; /* which table (struct lf_hparams), and channels that it turns */
     bool norm_whole_row;  /* q_norm and k_norm are over all heads at once */
     bool scales_q;        /* by position (lf_hparams.q_scale) */
+    bool v_norm, v_of_k;  /* of rope_append (rope.h) */
     float alpha;          /* of a gemm */
     float scale;          /* of scores; of embed; of a route's weights */
     float softcap;        /* of scores, 0: none; of softcap */

@@ -129,24 +129,30 @@ int lf_rec_embed_scaled(struct lf_recorder *r, struct lf_linear table, float sca
     return add_op(r, op, (struct lf_value){.width = r->hp->hidden, .is_float = true});
 }
 
-static int add_norm(struct lf_recorder *r, int x, int weight, int residual, bool is_float)
+static int add_norm(struct lf_recorder *r, int x, int weight, int residual, int scale, bool is_float)
 {
     struct lf_op op = lf_op_init(LF_OP_RMSNORM, -1);
     op.in[LF_OP_X] = x;
     op.in[LF_OP_RESIDUAL] = residual;
     op.weight[LF_OP_NORM] = weight;
+    op.weight[LF_OP_SCALE] = scale;
     op.eps = r->hp->norm_eps;
     return add_op(r, op, (struct lf_value){.width = width_of(r, x), .is_float = is_float});
 }
 
 int lf_rec_rmsnorm(struct lf_recorder *r, int x, int weight)
 {
-    return add_norm(r, x, weight, LF_NONE, false);
+    return add_norm(r, x, weight, LF_NONE, LF_NONE, false);
 }
 
 int lf_rec_norm_add(struct lf_recorder *r, int y, int weight, int residual)
 {
-    return add_norm(r, y, weight, residual, true);
+    return add_norm(r, y, weight, residual, LF_NONE, true);
+}
+
+int lf_rec_norm_add_scaled(struct lf_recorder *r, int y, int weight, int residual, int scale)
+{
+    return add_norm(r, y, weight, residual, scale, true);
 }
 
 int lf_rec_round(struct lf_recorder *r, int x)
@@ -212,9 +218,11 @@ static struct lf_op rope_op(const struct lf_recorder *r, enum lf_op_kind kind, i
     return op;
 }
 
-int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, int k_norm)
+static int add_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, int k_norm, bool v_norm, bool v_of_k)
 {
     struct lf_op op = rope_op(r, LF_OP_ROPE_APPEND, layer, qkv, q_norm);
+    op.v_norm = v_norm;
+    op.v_of_k = v_of_k;
     op.weight[LF_OP_K_NORM] = k_norm;
     return add_op(r, op, (struct lf_value){.width = r->hp->n_heads * lf_layer_head_dim(r->hp, layer)});
 }
@@ -224,6 +232,16 @@ int lf_rec_rope(struct lf_recorder *r, int layer, int q, int q_norm)
     struct lf_op op = rope_op(r, LF_OP_ROPE, layer, q, q_norm);
     op.window = r->hp->layers[layer].window;
     return add_op(r, op, (struct lf_value){.width = width_of(r, q)});
+}
+
+int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, int k_norm)
+{
+    return add_rope_append(r, layer, qkv, q_norm, k_norm, false, false);
+}
+
+int lf_rec_rope_append_v_norm(struct lf_recorder *r, int layer, int qkv, int q_norm, int k_norm, bool v_of_k)
+{
+    return add_rope_append(r, layer, qkv, q_norm, k_norm, true, v_of_k);
 }
 
 int lf_rec_attention(struct lf_recorder *r, int layer, int q, int window)

@@ -66,6 +66,8 @@ int lf_rec_embed_scaled(struct lf_recorder *r, struct lf_linear table, float sca
 int lf_rec_rmsnorm(struct lf_recorder *r, int x, int weight);
 /* residual + norm(y) · weight, float: y is lf_rec_gemm_float's. */
 int lf_rec_norm_add(struct lf_recorder *r, int y, int weight, int residual);
+/* The same, all of it times the number in a slot. */
+int lf_rec_norm_add_scaled(struct lf_recorder *r, int y, int weight, int residual, int scale);
 /* A float value in act_dtype: a gemm's x where no norm comes before it. */
 int lf_rec_round(struct lf_recorder *r, int x);
 /* x·wᵀ (+ bias), in act_dtype. */
@@ -83,6 +85,8 @@ int lf_rec_gate_mul(struct lf_recorder *r, int gate_up, enum lf_act act, float l
 int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, int k_norm);
 /* The same of q alone, in a layer that reads the keys and values of another one (lf_layer_hparams.alias_back). */
 int lf_rec_rope(struct lf_recorder *r, int layer, int q, int q_norm);
+/* The same; V gets a norm of each head without a weight, and may be K before its norm (v_of_k): then qkv has no v. */
+int lf_rec_rope_append_v_norm(struct lf_recorder *r, int layer, int qkv, int q_norm, int k_norm, bool v_of_k);
 /* Over the layer's cache, of the last `window` keys where window > 0; scores as hp->attn_scale says. */
 int lf_rec_attention(struct lf_recorder *r, int layer, int q, int window);
 /* The same with a slot of n_heads numbers: e^sinks[h] joins the denominator of head h (attention.h). */

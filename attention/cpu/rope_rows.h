@@ -92,12 +92,27 @@ static void store_v(const struct lf_kv_view *kv, void *page, int slot, int n, co
     }
 }
 
+/* The run's rows of one head's V, stride floats apart, with their norm where they have one. */
+static void append_v(const struct lf_rope_append_params *p, const struct lf_rope_run *run, int head, const float *v,
+                     size_t stride)
+{
+    const struct lf_kv_view *kv = p->kv;
+    float normed[LF_ROPE_RUN][LF_HEAD_DIM];
+    for (int t = 0; t < run->n && p->v_norm; t++) {
+        const float *x = v + (size_t)t * stride;
+        float factor = norm_factor(x, p->norm_eps, kv->head_dim);
+        for (int i = 0; i < kv->head_dim; i++) normed[t][i] = x[i] * factor;
+    }
+    store_v(kv, lf_kv_page(kv, run->block, p->layer, LF_KV_V, head), run->pos % LF_KV_BLOCK_TOKENS, run->n,
+            p->v_norm ? normed[0] : v, p->v_norm ? LF_HEAD_DIM : stride);
+}
+
 void LF_ROPE_ROWS_FN(const struct lf_rope_append_params *p, const struct lf_rope_run *run)
 {
     const struct lf_kv_view *kv = p->kv;
     size_t d = (size_t)kv->head_dim;
     int n_kv_heads = p->q_only ? 0 : kv->n_kv_heads;
-    size_t stride = ((size_t)p->n_heads + 2 * (size_t)n_kv_heads) * d;
+    size_t stride = ((size_t)p->n_heads + (p->v_of_k ? 1 : 2) * (size_t)n_kv_heads) * d;
     const float *qkv = (const float *)p->qkv + (size_t)run->row * stride;
     const float *table = p->table + (size_t)run->pos * (size_t)p->rotary_dim;
     int slot = run->pos % LF_KV_BLOCK_TOKENS;
@@ -124,7 +139,6 @@ void LF_ROPE_ROWS_FN(const struct lf_rope_append_params *p, const struct lf_rope
             rotate_head(p, rotated[t], k + (size_t)t * stride, p->k_norm, h, k_factor[t],
                         table + (size_t)t * (size_t)p->rotary_dim);
         store_k(kv, lf_kv_page(kv, run->block, p->layer, LF_KV_K, h), slot, run->n, rotated);
-        store_v(kv, lf_kv_page(kv, run->block, p->layer, LF_KV_V, h), slot, run->n, k + (size_t)kv->n_kv_heads * d,
-                stride);
+        append_v(p, run, h, p->v_of_k ? k : k + (size_t)kv->n_kv_heads * d, stride);
     }
 }

@@ -66,13 +66,14 @@ static void rmsnorm_row(const struct row_loop *loop, int row)
 {
     const struct lf_rmsnorm_params *p = loop->params;
     size_t at = (size_t)row * (size_t)p->dim;
-    loop->dev->rows.rmsnorm((float *)p->out + at, p->x + at, p->weight, p->residual ? p->residual + at : NULL, p->eps,
-                            p->dim);
+    float *out = (float *)p->out + at;
+    loop->dev->rows.rmsnorm(out, p->x + at, p->weight, p->residual ? p->residual + at : NULL, p->eps, p->dim);
+    if (p->scale) loop->dev->rows.scale(out, p->dim, *p->scale);
 }
 
 static void rmsnorm(struct lf_device *dev, const struct lf_rmsnorm_params *p)
 {
-    LF_ASSERT(p->residual == NULL || p->out_float);
+    LF_ASSERT((p->residual == NULL && p->scale == NULL) || p->out_float);
     struct row_loop loop = {.dev = dev, .params = p, .row = rmsnorm_row, .n_rows = p->n_tokens};
     run_rows(&loop, p->dim, NORM_PER_TASK);
 }

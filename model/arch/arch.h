@@ -66,9 +66,10 @@ void lf_llama_record(struct lf_recorder *r);
 void lf_llama_record_with(struct lf_recorder *r, lf_record_mlp *mlp);
 int lf_llama_mlp(struct lf_recorder *r, int layer, int x);
 
-extern const struct lf_arch lf_arch_gemma3, lf_arch_gemma3_text, lf_arch_glm4, lf_arch_gpt_oss, lf_arch_granite,
-    lf_arch_llama, lf_arch_ministral3, lf_arch_mistral, lf_arch_mistral3, lf_arch_mistral3_ministral3, lf_arch_mixtral,
-    lf_arch_olmo2, lf_arch_olmo3, lf_arch_phi3, lf_arch_qwen2, lf_arch_qwen3, lf_arch_qwen3_moe, lf_arch_smollm3;
+extern const struct lf_arch lf_arch_gemma3, lf_arch_gemma3_text, lf_arch_gemma4, lf_arch_gemma4_text, lf_arch_glm4,
+    lf_arch_gpt_oss, lf_arch_granite, lf_arch_llama, lf_arch_ministral3, lf_arch_mistral, lf_arch_mistral3,
+    lf_arch_mistral3_ministral3, lf_arch_mixtral, lf_arch_olmo2, lf_arch_olmo3, lf_arch_phi3, lf_arch_qwen2,
+    lf_arch_qwen3, lf_arch_qwen3_moe, lf_arch_smollm3;
 
 /* All of them, NULL behind the last. */
 extern const struct lf_arch *const lf_archs[];

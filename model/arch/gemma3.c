@@ -15,6 +15,7 @@
 #include "core/check.h"
 #include "core/dtype.h"
 #include "model/arch/decoder.h"
+#include "model/arch/gemma.h"
 #include "model/config.h"
 
 enum { SCALAR = 256, WINDOW = 4096 }; /* where the keys are missing */
@@ -48,8 +49,7 @@ static int mlp(struct lf_recorder *r, int layer, int x)
     return lf_rec_norm_add(r, lf_rec_gemm_float(r, act, down), after, x);
 }
 
-/* √hidden as transformers multiplies by it. */
-static float embed_scale(const struct lf_hparams *hp)
+float lf_gemma_embed_scale(const struct lf_hparams *hp)
 {
     float scale = sqrtf((float)hp->hidden), rounded;
     char stored[sizeof(float)];
@@ -62,7 +62,7 @@ static void record(struct lf_recorder *r)
 {
     const struct lf_hparams *hp = r->hp;
     struct lf_decoder_ends ends = lf_decoder_ends(r);
-    int x = lf_rec_embed_scaled(r, ends.table, embed_scale(hp));
+    int x = lf_rec_embed_scaled(r, ends.table, lf_gemma_embed_scale(hp));
     for (int layer = 0; layer < hp->n_layers; layer++) x = mlp(r, layer, attention(r, layer, x));
     lf_rec_logits(r, lf_rec_rmsnorm(r, x, ends.norm), ends.head);
     if (hp->softcap > 0) lf_rec_softcap(r, hp->softcap);

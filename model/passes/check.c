@@ -74,7 +74,7 @@ static enum lf_status check_q_norm(const struct check *c, const struct lf_op *op
 /* From qkv to q; norms are of each head or of all heads of q, of k. */
 static enum lf_status check_rope_append(const struct check *c, const struct lf_op *op, int qkv, int q)
 {
-    int n_q = width(c, q), n_k = (width(c, qkv) - n_q) / 2;
+    int n_q = width(c, q), n_k = (width(c, qkv) - n_q) / (op->v_of_k ? 1 : 2);
     if (n_k <= 0) return wrong(c, "the width of its input", width(c, qkv), n_q + 2);
     if (op->weight[LF_OP_Q_NORM] == LF_NONE) return LF_OK;
     int q_norm = op->weight[LF_OP_Q_NORM];
@@ -179,6 +179,9 @@ static enum lf_status check_op(const struct check *c, const struct lf_op *op)
     switch (op->kind) {
     case LF_OP_RMSNORM:
         LF_TRY(check_vector(c, LF_OP_NORM, x, "the length of its weight"));
+        LF_TRY(check_vector(c, LF_OP_SCALE, 1, "the length of its scale"));
+        if (op->weight[LF_OP_SCALE] != LF_NONE && !c->p->values[op->out[LF_OP_Y]].is_float)
+            return wrong(c, "a scaled output of float", 0, 1);
         if (!c->p->values[op->in[LF_OP_X]].is_float) return wrong(c, "an input of float", 0, 1);
         LF_TRY(check_residual(c, op));
         return x == y ? LF_OK : wrong(c, "the width of its output", y, x);

@@ -25,6 +25,8 @@ static bool merge(struct lf_program *p, int at, enum lf_op_kind second, enum lf_
     op->rotary_dim = by.rotary_dim;
     op->norm_whole_row = by.norm_whole_row;
     op->scales_q = by.scales_q;
+    op->v_norm = by.v_norm;
+    op->v_of_k = by.v_of_k;
     op->act = by.act;
     op->limit = by.limit;
     lf_program_remove(p, at + 1);

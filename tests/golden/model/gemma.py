@@ -34,23 +34,38 @@ def models():
     sparse |= {"hidden_size": 16, "num_hidden_layers": 7, "num_attention_heads": 2, "num_key_value_heads": 1,
                "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 17, "eos_token_id": [1, 9],
                "torch_dtype": "bfloat16"}
+    # without the parts that are not implemented
+    dense = {**common, "architectures": ["Gemma4ForCausalLM"], "model_type": "gemma4_text", "num_hidden_layers": 6,
+             "sliding_window": 20, "hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0, "enable_moe_block": False,
+             "use_bidirectional_attention": "vision", "use_double_wide_mlp": False, "final_logit_softcapping": 6.0}
+    typed = {"full_attention": {"partial_rotary_factor": 0.3, "rope_theta": 50000.0, "rope_type": "proportional"},
+             "sliding_attention": {"rope_theta": 3000.0, "rope_type": "default"}}
+    kinds = ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"]
     return {
         "gemma3-f32": old,
         "gemma3-bf16": new,
         "gemma3-vision-bf16": sparse,
         "gemma3-vision-f32": {**new, "dtype": "float32", "final_logit_softcapping": None, "head_dim": 32},
+        "gemma4-f32": {**dense, "head_dim": 40, "global_head_dim": 40, "attention_k_eq_v": True,
+                       "num_global_key_value_heads": 2, "torch_dtype": "float32"},
+        # the last layer has no window, whatever is said of it
+        "gemma4-vision-bf16": {**dense, "head_dim": 64, "per_layer_config": {}, "num_hidden_layers": 4, "layer_types": kinds,
+                               "rope_parameters": typed, "attention_bias": True, "tie_word_embeddings": False,
+                               "final_logit_softcapping": None, "attention_k_eq_v": False, "dtype": "bfloat16"},
     }
 
 
 # Models that also see, as make.NESTED.
 NESTED = {"gemma3-vision-bf16": ("language_model.model.", "language_model."),
-          "gemma3-vision-f32": ("model.language_model.", "")}
+          "gemma3-vision-f32": ("model.language_model.", ""),
+          "gemma4-vision-bf16": ("model.language_model.", "")}
 
 
 def nest(folder, c, stored, inner, head):
     whole = {k: c[k] for k in ("torch_dtype", "dtype", "eos_token_id") if k in c}
     text = {k: v for k, v in c.items() if k != "architectures" and k not in whole}
-    whole |= {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "text_config": text,
+    family = "Gemma4" if is_4(c) else "Gemma3"
+    whole |= {"architectures": [family + "ForConditionalGeneration"], "model_type": family.lower(), "text_config": text,
               "image_token_index": 10, "mm_tokens_per_image": 4,
               "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 8, "num_attention_heads": 2}}
     names = {n: inner + n[len("model."):] if n.startswith("model.") else head + n for n in stored}
@@ -64,6 +79,10 @@ def write(folder, c, stored, dtype):
     """make.write_model, for a configuration that may say `dtype`."""
     make.write_model(folder, {**c, "torch_dtype": dtype}, stored, 1)
     make.write_config(folder, c)
+
+
+def is_4(c):
+    return c["model_type"] == "gemma4_text"
 
 
 def dtype_of(c):
@@ -84,7 +103,11 @@ def shapes(c):
         p = f"model.layers.{n}."
         for name in ("input", "post_attention", "pre_feedforward", "post_feedforward"):
             out[p + name + "_layernorm.weight"] = (d,)
+        if is_4(c):
+            out[p + "layer_scalar"] = (1,)
         for name, rows, cols in (("q", q, d), ("k", kv, d), ("v", kv, d), ("o", d, q)):
+            if name == "v" and v_is_k(c, n):
+                continue
             out[p + f"self_attn.{name}_proj.weight"] = (rows, cols)
             if c.get("attention_bias"):
                 out[p + f"self_attn.{name}_proj.bias"] = (rows,)
@@ -99,8 +122,10 @@ def weights(c, rng):
     out = {}
     for name, shape in shapes(c).items():
         a = rng.standard_normal(shape)
-        if "norm" in name or name.endswith("bias"):
-            a = 0.3 * a
+        if "norm" in name or name.endswith("bias") or name.endswith("layer_scalar"):
+            a = 0.3 * a + (is_4(c) and not name.endswith("bias"))
+            if is_4(c) and ("q_norm" in name or "k_norm" in name):
+                a = a / 2  # scores are not scaled
         elif "embed" not in name:
             a = 1.3 * a / np.sqrt(shape[-1])
         out[name] = make.ENCODE[dtype_of(c)][1](a)
@@ -109,14 +134,22 @@ def weights(c, rng):
 
 def layer_types(c):
     pattern = value(c, "sliding_window_pattern")
-    return c.get("layer_types") or ["full_attention" if (n + 1) % pattern == 0 else "sliding_attention"
-                                    for n in range(c["num_hidden_layers"])]
+    kinds = c.get("layer_types") or ["full_attention" if (n + 1) % pattern == 0 else "sliding_attention"
+                                     for n in range(c["num_hidden_layers"])]
+    return kinds[:-1] + ["full_attention"] if is_4(c) else kinds
+
+
+def v_is_k(c, layer):
+    return bool(c.get("attention_k_eq_v")) and layer_types(c)[layer] == "full_attention"
 
 
 def inv_freq(c, kind):
     own, dim = c.get("rope_parameters", {}).get(kind, {}), value(c, "head_dim")
     theta = own.get("rope_theta", value(c, "rope_theta" if kind == "full_attention" else "rope_local_base_freq"))
     scaling = c.get("rope_scaling", own) if kind == "full_attention" else {}
+    if is_4(c) and kind == "full_attention":
+        turned = int(own.get("partial_rotary_factor", 0.25) * dim // 2)
+        return np.append(theta ** (-np.arange(0, 2 * turned, 2) / dim), np.zeros(dim // 2 - turned))
     return theta ** (-np.arange(0, dim, 2) / dim) / scaling.get("factor", 1.0)
 
 
@@ -125,7 +158,7 @@ def forward(c, t, ids):
     heads, kv_heads, hd, n = c["num_attention_heads"], c["num_key_value_heads"], value(c, "head_dim"), len(ids)
 
     def norm(x, w):
-        return x / np.sqrt((x * x).mean(-1, keepdims=True) + value(c, "rms_norm_eps")) * (1 + w)
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + value(c, "rms_norm_eps")) * (w if is_4(c) else 1 + w)
 
     def linear(x, name):
         return x @ t[name + ".weight"].T + t.get(name + ".bias", 0.0)
@@ -140,11 +173,12 @@ def forward(c, t, ids):
     for layer, kind in enumerate(layer_types(c)):
         p = f"model.layers.{layer}."
         h = norm(x, t[p + "input_layernorm.weight"])
-        q, k, v = (linear(h, p + f"self_attn.{s}_proj").reshape(n, -1, hd) for s in "qkv")
+        q, k, v = (linear(h, p + f"self_attn.{s}_proj").reshape(n, -1, hd) for s in ("qkk" if v_is_k(c, layer) else "qkv"))
+        v = norm(v, 1.0) if is_4(c) else v
         q, k = (rotate(norm(a, t[p + f"self_attn.{s}_norm.weight"]), inv_freq(c, kind)) for a, s in ((q, "q"), (k, "k")))
         k, v = (np.repeat(a, heads // kv_heads, 1) for a in (k, v))
         seen = (gap >= 0) & (gap < (value(c, "sliding_window") if kind == "sliding_attention" else n))
-        s = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(value(c, "query_pre_attn_scalar"))
+        s = np.einsum("qhd,khd->hqk", q, k) / (1 if is_4(c) else np.sqrt(value(c, "query_pre_attn_scalar")))
         s = np.where(seen, s, -np.inf)
         s = np.exp(s - s.max(-1, keepdims=True))
         s /= s.sum(-1, keepdims=True)
@@ -154,6 +188,7 @@ def forward(c, t, ids):
         g, up = linear(h, p + "mlp.gate_proj"), linear(h, p + "mlp.up_proj")
         g = 0.5 * g * (1 + np.tanh(np.sqrt(2 / np.pi) * (g + 0.044715 * g**3)))
         x = x + norm(linear(g * up, p + "mlp.down_proj"), t[p + "post_feedforward_layernorm.weight"])
+        x = x * t.get(p + "layer_scalar", 1.0)
     x = norm(x, t["model.norm.weight"])
     logits = x @ t.get("lm_head.weight", t["model.embed_tokens.weight"]).T
     cap = c.get("final_logit_softcapping")

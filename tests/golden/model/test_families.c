@@ -60,7 +60,9 @@ static const struct {
               {"gemma3-vision-f32", false},
               {"gpt-oss-mxfp4", true},
               {"gpt-oss-bf16", true},
-              {"gpt-oss-f32", false}};
+              {"gpt-oss-f32", false},
+              {"gemma4-f32", false},
+              {"gemma4-vision-bf16", true}};
 
 struct expected {
     struct lf_buf bytes;

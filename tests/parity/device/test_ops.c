@@ -209,6 +209,7 @@ struct norm_case {
     int n_tokens, dim;
     float eps;
     bool weight, residual, in_place;
+    float times; /* 0: the sum is not scaled */
 };
 
 static void check_norm_row(const struct norm_case *c, const float *got, const float *x, const float *weight,
@@ -219,9 +220,13 @@ static void check_norm_row(const struct norm_case *c, const float *got, const fl
     double scale = 1.0 / sqrt(sum / c->dim + (double)c->eps);
     for (int i = 0; i < c->dim; i++) {
         double normed = (double)x[i] * scale * (c->weight ? (double)weight[i] : 1.0);
-        double expected = normed + (c->residual ? (double)residual[i] : 0.0);
-        /* the sum's error, halved by the root, and five roundings */
-        double allowed = fabs(normed) * ldexp(c->dim / 2.0 + 4.0, -23) + fabs(expected) * ldexp(1.0, -23);
+        double expected = normed + (c->residual ? (double)residual[i] : 0.0),
+               times = c->times != 0 ? (double)c->times : 1;
+        /* the sum's error, halved by the root, and five roundings, a sixth where it is scaled */
+        double allowed =
+            fabs(normed) * ldexp(c->dim / 2.0 + 4.0, -23) + fabs(expected) * ldexp(c->times != 0 ? 2.0 : 1.0, -23);
+        expected *= times;
+        allowed *= fabs(times);
         double off = fabs((double)got[i] - expected);
         if (!(off <= allowed))
             fail_msg("rmsnorm T=%d dim=%d: off by %g, %g allowed", c->n_tokens, c->dim, off, allowed);
@@ -244,6 +249,7 @@ static void run_rmsnorm_case(const struct norm_case *c, uint64_t *seed)
                                   .weight = c->weight ? (const float *)(const void *)w.ptr : NULL,
                                   .residual = c->residual ? (const float *)(const void *)residual.ptr : NULL,
                                   .out_float = c->residual,
+                                  .scale = c->times != 0 ? &c->times : NULL,
                                   .eps = c->eps,
                                   .n_tokens = c->n_tokens,
                                   .dim = c->dim};
@@ -269,6 +275,7 @@ static void rmsnorm_is_right(void **state)
         c.n_tokens = i % 2 ? 50 : 1;
         c.eps = i % 2 ? 1e-6f : 1e-5f;
         c.in_place = i % 8 >= 4;
+        c.times = c.residual && i % 3 == 0 ? -0.7f : 0;
         run_rmsnorm_case(&c, &seed);
     }
     /* a row of zeros is divided by the root of eps alone */

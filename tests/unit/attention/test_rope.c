@@ -59,6 +59,10 @@ static const struct freq_case FREQ_CASES[] = {
      1.1386294361119891,
      {0, 1, 16, 21, 32, 42, 62, 63},
      {1, 0.805842221, 0.0316227786, 0.0107460786, 0.000602941145, 2.88695483e-05, 3.84981632e-07, 3.10234441e-07}},
+    {{.kind = LF_ROPE_PROPORTIONAL, .head_dim = 512, .rotary_dim = 512, .theta = 1e6, .factor = 2, .n_turned = 64},
+     1.0,
+     {0, 1, 16, 32, 48, 63, 64, 255},
+     {0.5, 0.473731756, 0.210848257, 0.0889139697, 0.0374947079, 0.0166881233, 0, 0}},
     {{.kind = LF_ROPE_YARN,
       .head_dim = 64,
       .rotary_dim = 64,
@@ -178,12 +182,14 @@ static void a_table_without_rotation_is_the_identity(void **state)
 enum { N_SEQS = 3, HEADS = 6, KV_HEADS = 2, BLOCKS = 8, LAYERS = 2 };
 
 enum norm { NO_NORM, NORM_HEAD, NORM_ROW };
+enum values { V_PLAIN, V_NORM, V_OF_K };
 
 struct append_fixture {
     struct lf_device *dev;
     struct lf_kv_view kv;
     int rotary_dim, n_rows;
     enum norm norm;
+    enum values values;
     bool scales_q;
     int32_t tables[N_SEQS][4];
     struct lf_kv_seq seqs[N_SEQS];
@@ -244,15 +250,31 @@ static void fixture_deinit(struct append_fixture *f)
     free(f->table);
 }
 
+/* Heads of a row of qkv. */
+static size_t row_heads(const struct append_fixture *f)
+{
+    return HEADS + (f->values == V_OF_K ? 1 : 2) * KV_HEADS;
+}
+
+/* Channel i of a head's V in double. */
+static double expected_v(const struct append_fixture *f, const float *v, int i)
+{
+    double sum = 0.0;
+    for (int c = 0; c < f->kv.head_dim; c++) sum += (double)v[c] * (double)v[c];
+    return (double)v[i] / sqrt(sum / f->kv.head_dim + 1e-6);
+}
+
 static void run_append(struct append_fixture *f, const struct lf_kv_seq *seqs, int n_seqs, int first_row)
 {
     size_t d = (size_t)f->kv.head_dim;
     struct lf_rope_append_params p = {.q_out = f->q_out + (size_t)first_row * HEADS * d,
-                                      .qkv = f->qkv + (size_t)first_row * (HEADS + 2 * KV_HEADS) * d,
+                                      .qkv = f->qkv + (size_t)first_row * row_heads(f) * d,
                                       .q_norm = f->norm ? f->q_norm : NULL,
                                       .k_norm = f->norm ? f->k_norm : NULL,
                                       .norm_whole_row = f->norm == NORM_ROW,
                                       .q_scale = f->scales_q ? f->q_scale : NULL,
+                                      .v_norm = f->values != V_PLAIN,
+                                      .v_of_k = f->values == V_OF_K,
                                       .norm_eps = 1e-6f,
                                       .table = f->table,
                                       .rotary_dim = f->rotary_dim,
@@ -291,7 +313,7 @@ static double stored(const struct lf_kv_view *kv, const void *page, size_t idx)
 static void check_row(const struct append_fixture *f, int seq_idx, int row)
 {
     size_t d = (size_t)f->kv.head_dim, at = (size_t)(f->seqs[seq_idx].first_token + row);
-    const float *qkv = f->qkv + at * (HEADS + 2 * KV_HEADS) * d;
+    const float *qkv = f->qkv + at * row_heads(f) * d;
     int pos = f->seqs[seq_idx].kv_len - f->seqs[seq_idx].n_tokens + row, slot = pos % LF_KV_BLOCK_TOKENS;
     int block = f->tables[seq_idx][pos / LF_KV_BLOCK_TOKENS];
     double want[LF_HEAD_DIM], rounding = f->kv.dtype == LF_BF16 ? 1.0 / 256 : 1e-6;
@@ -302,15 +324,20 @@ static void check_row(const struct append_fixture *f, int seq_idx, int row)
             assert_true(fabs((double)f->q_out[(at * HEADS + (size_t)h) * d + i] - scale * want[i]) < 1e-6 * 8 * scale);
     }
     for (int h = 0; h < KV_HEADS; h++) {
-        const float *k = qkv + (size_t)(HEADS + h) * d, *v = k + KV_HEADS * d;
+        const float *k = qkv + (size_t)(HEADS + h) * d, *v = f->values == V_OF_K ? k : k + KV_HEADS * d;
         const void *k_page = lf_kv_page(&f->kv, block, 1, LF_KV_K, h),
                    *v_page = lf_kv_page(&f->kv, block, 1, LF_KV_V, h);
         expected_head(f, qkv + HEADS * d, KV_HEADS, h, f->k_norm, pos, want);
         for (int i = 0; i < f->kv.head_dim; i++) {
             double got = stored(&f->kv, k_page, lf_kv_k_index(&f->kv, slot, i));
             assert_true(fabs(got - want[i]) <= rounding * fabs(want[i]) + 1e-5);
+            double got_v = stored(&f->kv, v_page, lf_kv_v_index(&f->kv, slot, i)), want_v = expected_v(f, v, i);
+            if (f->values != V_PLAIN) {
+                assert_true(fabs(got_v - want_v) <= rounding * fabs(want_v) + 1e-5);
+                continue;
+            }
             float value = f->kv.dtype == LF_BF16 ? lf_f32_from_bf16(lf_bf16_from_f32(v[i])) : v[i];
-            assert_true(stored(&f->kv, v_page, lf_kv_v_index(&f->kv, slot, i)) == (double)value);
+            assert_true(got_v == (double)value);
         }
     }
 }
@@ -327,14 +354,18 @@ struct append_case {
     enum lf_dtype dtype;
     int head_dim, rotary_dim;
     enum norm norm;
+    enum values values;
 };
 
 static const struct append_case APPEND_CASES[] = {
-    {LF_F32, 64, 64, NO_NORM},      {LF_BF16, 64, 64, NO_NORM},  {LF_BF16, 128, 128, NORM_HEAD},
-    {LF_F32, 80, 80, NORM_HEAD},    {LF_BF16, 96, 24, NO_NORM},  {LF_F32, 128, 64, NORM_HEAD},
-    {LF_F32, 64, 64, NORM_ROW},     {LF_BF16, 80, 40, NORM_ROW}, {LF_F32, 8, 8, NORM_HEAD},
-    {LF_BF16, 24, 24, NORM_ROW},    {LF_BF16, 40, 40, NO_NORM},  {LF_F32, 264, 264, NORM_HEAD},
-    {LF_BF16, 512, 512, NORM_HEAD},
+    {LF_F32, 64, 64, NO_NORM, V_PLAIN},      {LF_BF16, 64, 64, NO_NORM, V_PLAIN},
+    {LF_BF16, 128, 128, NORM_HEAD, V_PLAIN}, {LF_F32, 80, 80, NORM_HEAD, V_PLAIN},
+    {LF_BF16, 96, 24, NO_NORM, V_PLAIN},     {LF_F32, 128, 64, NORM_HEAD, V_PLAIN},
+    {LF_F32, 64, 64, NORM_ROW, V_PLAIN},     {LF_BF16, 80, 40, NORM_ROW, V_PLAIN},
+    {LF_F32, 8, 8, NORM_HEAD, V_PLAIN},      {LF_BF16, 24, 24, NORM_ROW, V_PLAIN},
+    {LF_BF16, 40, 40, NO_NORM, V_PLAIN},     {LF_F32, 264, 264, NORM_HEAD, V_PLAIN},
+    {LF_BF16, 512, 512, NORM_HEAD, V_PLAIN}, {LF_F32, 72, 72, NORM_HEAD, V_NORM},
+    {LF_BF16, 64, 64, NORM_HEAD, V_OF_K},    {LF_F32, 24, 24, NORM_HEAD, V_OF_K},
 };
 
 static void append_rotates_norms_and_stores_every_row(void **state)
@@ -346,6 +377,7 @@ static void append_rotates_norms_and_stores_every_row(void **state)
             const struct append_case *c = &APPEND_CASES[k];
             struct append_fixture f;
             fixture_init(&f, dev, c->dtype, c->head_dim, c->rotary_dim, c->norm);
+            f.values = c->values;
             run_append(&f, f.seqs, N_SEQS, 0);
             for (int s = 0; s < N_SEQS; s++)
                 for (int r = 0; r < f.seqs[s].n_tokens; r++) check_row(&f, s, r);
@@ -365,6 +397,7 @@ static void append_gives_the_same_bits_row_by_row(void **state)
         struct append_fixture whole, single;
         fixture_init(&whole, dev, c->dtype, c->head_dim, c->rotary_dim, c->norm);
         fixture_init(&single, dev, c->dtype, c->head_dim, c->rotary_dim, c->norm);
+        whole.values = single.values = c->values;
         run_append(&whole, whole.seqs, N_SEQS, 0);
         for (int s = 0; s < N_SEQS; s++)
             for (int r = 0; r < single.seqs[s].n_tokens; r++) {

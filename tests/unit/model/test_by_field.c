@@ -97,6 +97,12 @@ static const char *const configs[] = {
     " \"query_pre_attn_scalar\": 256, \"hidden_activation\": \"gelu_pytorch_tanh\", \"attn_logit_softcapping\": null,"
     " \"final_logit_softcapping\": 30.0, \"use_bidirectional_attention\": false,"
     " \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8.0}}",
+    "{\"architectures\": [\"Gemma4ForCausalLM\"], \"model_type\": \"gemma4_text\", " SIZES ", \"sliding_window\": 100,"
+    " \"layer_types\": [\"sliding_attention\", \"full_attention\"], \"global_head_dim\": 32,"
+    " \"hidden_size_per_layer_input\": 0, \"attention_k_eq_v\": true, \"num_global_key_value_heads\": 1,"
+    " \"num_kv_shared_layers\": 0, \"enable_moe_block\": false, \"use_bidirectional_attention\": \"vision\","
+    " \"final_logit_softcapping\": 30.0, \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"proportional\","
+    " \"partial_rotary_factor\": 0.25, \"rope_theta\": 1e6}, \"sliding_attention\": {\"rope_theta\": 1e4}}}",
     "{\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"model_type\": \"gemma3\", \"eos_token_id\": 1,"
     " \"text_config\": {\"model_type\": \"gemma3_text\", " SIZES ", \"sliding_window\": 100,"
     " \"layer_types\": [\"full_attention\", \"sliding_attention\"], \"rope_parameters\": {"

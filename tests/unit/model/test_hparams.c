@@ -602,6 +602,83 @@ static void what_contradicts_gemma3_is_refused_by_name(void **state)
     assert_non_null(strstr(err.message, "(gemma3_text is)"));
 }
 
+#define GEMMA4 "[\"Gemma4ForCausalLM\"]", "\"gemma4_text\""
+
+static struct config_text config_gemma4(void)
+{
+    struct config_text c = config_good(GEMMA4);
+    config_set(&c, "hidden_act", NULL);
+    config_set(&c, "num_hidden_layers", "8");
+    config_set(&c, "sliding_window", "16");
+    config_set(&c, "global_head_dim", "32");
+    config_set(&c, "hidden_size_per_layer_input", "0");
+    return c;
+}
+
+static void gemma4_has_values_of_keys_and_a_last_layer_without_a_window(void **state)
+{
+    (void)state;
+    struct lf_hparams hp =
+        good(config_gemma4(), "attention_k_eq_v", "true", "use_bidirectional_attention", "\"vision\"");
+    for (int i = 0; i < 8; i++) {
+        bool is_full = i == 5 || i == 7;
+        assert_true(hp.layers[i].window == (is_full ? 0 : 16) && hp.layers[i].rope == !is_full);
+        assert_int_equal(hp.layers[i].v_of_k, is_full);
+    }
+    assert_true(hp.ropes[0].kind == LF_ROPE_PROPORTIONAL && hp.ropes[0].n_turned == 4 && hp.ropes[0].rotary_dim == 32);
+    assert_true(fabs(hp.ropes[0].theta - 1e6) < 1e-6 && fabs(hp.ropes[1].theta - 1e4) < 1e-6);
+    assert_true(hp.attn_scale == 1 && hp.softcap == 0);
+    lf_hparams_deinit(&hp);
+    struct config_text c = config_gemma4();
+    config_set(&c, "global_head_dim", NULL);
+    config_set(&c, "per_layer_config", "{}");
+    hp = good(c, "final_logit_softcapping", "30", "rope_parameters",
+              "{\"full_attention\":{\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.3,\"rope_theta\":50000,"
+              "\"factor\":2},\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":3000}}");
+    assert_true(hp.ropes[0].n_turned == 4 && fabs(hp.ropes[0].factor - 2) < 1e-9 && hp.max_positions == 256);
+    assert_true(fabs(hp.ropes[0].theta - 50000) < 1e-6 && fabs(hp.ropes[1].theta - 3000) < 1e-6);
+    assert_true(fabs((double)hp.softcap - 30) < 1e-6 && !hp.layers[5].v_of_k);
+    lf_hparams_deinit(&hp);
+}
+
+static void what_gemma4_has_not_yet_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value, *says;
+    } rows[] = {
+        {"global_head_dim", "64", "global_head_dim"},
+        {"global_head_dim", NULL, "global_head_dim"}, /* 512 */
+        {"per_layer_config", "{\"5\":{\"head_dim\":64}}", "per_layer_config"},
+        {"per_layer_config", "[]", "per_layer_config is an array"},
+        {"hidden_size_per_layer_input", "8", "hidden_size_per_layer_input"},
+        {"hidden_size_per_layer_input", NULL, "hidden_size_per_layer_input"}, /* 256 */
+        {"num_kv_shared_layers", "2", "num_kv_shared_layers"},
+        {"enable_moe_block", "true", "enable_moe_block"},
+        {"use_bidirectional_attention", "\"all\"", "use_bidirectional_attention"},
+        {"use_bidirectional_attention", "true", "use_bidirectional_attention"},
+        {"rope_scaling", "{\"rope_type\":\"linear\",\"factor\":8}", "rope_scaling"},
+        {"hidden_activation", "\"silu\"", "hidden_activation"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct config_text c = config_gemma4();
+        struct lf_hparams hp;
+        struct lf_err err = {0};
+        config_set(&c, rows[i].key, rows[i].value);
+        enum lf_status status = read_config(&c, &hp, &err);
+        if (status != LF_UNSUPPORTED && status != LF_CORRUPT) fail_msg("%s: %s", rows[i].key, lf_status_name(status));
+        if (!strstr(err.message, rows[i].says)) fail_msg("\"%s\" lacks \"%s\"", err.message, rows[i].says);
+    }
+    struct config_text c = config_gemma4();
+    struct lf_hparams hp;
+    struct lf_err err = {0};
+    config_set(&c, "attention_k_eq_v", "true");
+    config_set(&c, "num_key_value_heads", "2");
+    config_set(&c, "num_global_key_value_heads", "1");
+    assert_int_equal(read_config(&c, &hp, &err), LF_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "num_global_key_value_heads"));
+}
+
 static void what_contradicts_a_family_is_refused_by_name(void **state)
 {
     (void)state;
@@ -911,6 +988,8 @@ int main(void)
         cmocka_unit_test(gemma3_has_layers_of_two_kinds_each_with_its_rope),
         cmocka_unit_test(gemma3_has_defaults_for_what_its_files_leave_out),
         cmocka_unit_test(what_contradicts_gemma3_is_refused_by_name),
+        cmocka_unit_test(gemma4_has_values_of_keys_and_a_last_layer_without_a_window),
+        cmocka_unit_test(what_gemma4_has_not_yet_is_refused_by_name),
         cmocka_unit_test(what_contradicts_a_family_is_refused_by_name),
         cmocka_unit_test(what_would_change_the_result_is_refused_by_name),
         cmocka_unit_test(what_contradicts_itself_is_refused_by_name),

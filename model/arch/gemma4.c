@@ -1,0 +1,152 @@
+/* Gemma 4, its text part (transformers' modeling_gemma4.py): Gemma 3 (gemma3.c) but for
+ *
+ *   - norms that multiply by w, scores that are not scaled;
+ *   - a norm of each head of V, without a weight; where attention_k_eq_v is set, V of layers without a window is K as
+ * it is before its norm, and they have no v_proj;
+ *   - RoPE of layers without a window that turns some of the pairs of all channels (LF_ROPE_PROPORTIONAL);
+ *   - a number for each layer, by which the residual stream is multiplied behind it;
+ *   - a last layer that never has a window.
+ *
+ * Not yet, and refused by name: layers of several head sizes or numbers of KV heads, layers that share the keys and
+ * values of earlier ones (E2B, E4B), inputs of each layer (the same), experts beside the MLP (26B-A4B). */
+#include "model/arch/arch.h"
+
+#include <math.h>
+
+#include "core/check.h"
+#include "model/arch/decoder.h"
+#include "model/arch/gemma.h"
+#include "model/config.h"
+
+enum { GLOBAL_HEAD_DIM = 512, LAYER_INPUT = 256, WINDOW = 512 }; /* where the keys are missing */
+
+static struct lf_linear qkv_of(struct lf_recorder *r, int layer)
+{
+    const struct lf_hparams *hp = r->hp;
+    int n_kv = lf_decoder_n_kv(hp);
+    struct lf_linear_opts opts = {
+        .parts = {{.pattern = "model.layers.#.self_attn.q_proj", .n_rows = lf_decoder_n_q(hp)},
+                  {.pattern = "model.layers.#.self_attn.k_proj", .n_rows = n_kv},
+                  {.pattern = "model.layers.#.self_attn.v_proj", .n_rows = n_kv}},
+        .n_in = hp->hidden,
+        .bias = hp->qkv_bias,
+        .shard = LF_SHARD_HEADS};
+    if (hp->layers[layer].v_of_k) opts.parts[2].pattern = NULL;
+    return lf_rec_linear(r, layer, &opts);
+}
+
+static int attention(struct lf_recorder *r, int layer, int x)
+{
+    const struct lf_hparams *hp = r->hp;
+    int before = lf_rec_vector(r, layer, "model.layers.#.input_layernorm", hp->hidden);
+    struct lf_linear qkv = qkv_of(r, layer), out = lf_decoder_out(r, layer);
+    int q_norm = lf_rec_vector(r, layer, "model.layers.#.self_attn.q_norm", hp->head_dim);
+    int k_norm = lf_rec_vector(r, layer, "model.layers.#.self_attn.k_norm", hp->head_dim);
+    int after = lf_rec_vector(r, layer, "model.layers.#.post_attention_layernorm", hp->hidden);
+    int h = lf_rec_gemm(r, lf_rec_rmsnorm(r, x, before), qkv);
+    int q = lf_rec_rope_append_v_norm(r, layer, h, q_norm, k_norm, hp->layers[layer].v_of_k);
+    int y = lf_rec_gemm_float(r, lf_rec_attention(r, layer, q, hp->layers[layer].window), out);
+    return lf_rec_norm_add(r, y, after, x);
+}
+
+static int mlp(struct lf_recorder *r, int layer, int x)
+{
+    int hidden = r->hp->hidden, before = lf_rec_vector(r, layer, "model.layers.#.pre_feedforward_layernorm", hidden);
+    struct lf_linear gate_up = lf_decoder_gate_up(r, layer), down = lf_decoder_down(r, layer);
+    int after = lf_rec_vector(r, layer, "model.layers.#.post_feedforward_layernorm", hidden);
+    int scale = lf_rec_bare_vector(r, layer, "model.layers.#.layer_scalar", 1);
+    int h = lf_rec_rmsnorm(r, x, before);
+    int act = lf_rec_gate_mul(r, lf_rec_gemm(r, h, gate_up), LF_ACT_GELU_TANH, 0);
+    return lf_rec_norm_add_scaled(r, lf_rec_gemm_float(r, act, down), after, x, scale);
+}
+
+static void record(struct lf_recorder *r)
+{
+    const struct lf_hparams *hp = r->hp;
+    struct lf_decoder_ends ends = lf_decoder_ends(r);
+    int x = lf_rec_embed_scaled(r, ends.table, lf_gemma_embed_scale(hp));
+    for (int layer = 0; layer < hp->n_layers; layer++) x = mlp(r, layer, attention(r, layer, x));
+    lf_rec_logits(r, lf_rec_rmsnorm(r, x, ends.norm), ends.head);
+    if (hp->softcap > 0) lf_rec_softcap(r, hp->softcap);
+}
+
+static enum lf_status not_yet(const char *what, struct lf_err *err)
+{
+    return lf_fail(err, LF_UNSUPPORTED, "%s: not implemented for Gemma 4 yet", what);
+}
+
+/* A key that must have a value, which is also the default unless another one is given. */
+static enum lf_status must_be(struct lf_json_value config, const char *key, int value, int fallback, struct lf_err *err)
+{
+    int is = fallback;
+    if (!lf_json_is_absent(lf_json_get(config, key))) LF_TRY(lf_config_int(config, key, 0, INT32_MAX, &is, err));
+    return is == value ? LF_OK : not_yet(key, err);
+}
+
+/* per_layer_config: what layers have apart from the others. It is in files of transformers 5, whose names of these are
+ * those of the model; older ones have global_head_dim and num_global_key_value_heads. */
+static enum lf_status check_shapes(const struct lf_hparams *hp, struct lf_json_value config, bool k_is_v,
+                                   struct lf_err *err)
+{
+    struct lf_json_value per_layer = lf_json_get(config, "per_layer_config");
+    if (lf_json_is_absent(per_layer)) {
+        LF_TRY(must_be(config, "global_head_dim", hp->head_dim, GLOBAL_HEAD_DIM, err));
+        return k_is_v ? must_be(config, "num_global_key_value_heads", hp->n_kv_heads, hp->n_kv_heads, err) : LF_OK;
+    }
+    if (lf_json_type(per_layer) != LF_JSON_OBJECT)
+        return lf_config_wrong_type(per_layer, "per_layer_config", "an object", err);
+    return lf_json_len(per_layer) == 0 ? LF_OK : not_yet("per_layer_config", err);
+}
+
+static enum lf_status check_switches(struct lf_json_value config, struct lf_err *err)
+{
+    bool experts = false;
+    struct lf_json_value both = lf_json_get(config, "use_bidirectional_attention");
+    if (!lf_json_is_absent(both) && !lf_json_string_is(both, "vision"))
+        return lf_fail(err, LF_UNSUPPORTED, "use_bidirectional_attention: only tokens before a token are seen here");
+    if (!lf_json_is_absent(lf_json_get(config, "rope_scaling"))) return not_yet("rope_scaling", err);
+    LF_TRY(lf_config_bool_or(config, "enable_moe_block", &experts, err));
+    if (experts) return not_yet("enable_moe_block", err);
+    LF_TRY(must_be(config, "num_kv_shared_layers", 0, 0, err));
+    return must_be(config, "hidden_size_per_layer_input", 0, LAYER_INPUT, err);
+}
+
+static enum lf_status read(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err)
+{
+    double cap = 0;
+    bool k_is_v = false;
+    LF_TRY(check_switches(config, err));
+    LF_TRY(lf_config_bool_or(config, "attention_k_eq_v", &k_is_v, err));
+    LF_TRY(check_shapes(hp, config, k_is_v, err));
+    LF_TRY(lf_config_number_or(config, "final_logit_softcapping", 1e-3, 1e6, &cap, NULL, err));
+    if (lf_json_is_absent(lf_json_get(config, "rope_parameters"))) {
+        hp->ropes[0].kind = LF_ROPE_PROPORTIONAL;
+        hp->ropes[0].n_turned = hp->head_dim / 8;
+    }
+    struct lf_layer_hparams *last = &hp->layers[hp->n_layers - 1];
+    last->window = last->rope = 0;
+    for (int i = 0; i < hp->n_layers; i++) hp->layers[i].v_of_k = k_is_v && hp->layers[i].window == 0;
+    hp->attn_scale = 1;
+    hp->softcap = (float)cap;
+    return LF_OK;
+}
+
+static const char *const reads[] = {"final_logit_softcapping", "use_bidirectional_attention", "num_experts", NULL};
+
+#define OF_BOTH                                                                                                        \
+    .attention_bias = true, .qk_norm = true, .tied = true, .sliding_window = true, .default_window = WINDOW,           \
+    .full_every = 6, .rope_theta = 1e6, .rope_by_type = true, .local_theta_key = "rope_local_base_freq",               \
+    .local_theta = 1e4, .stretched = true, .head_dim = 256,                                                            \
+    .sizes = {.n_layers = 30,                                                                                          \
+              .hidden = 2304,                                                                                          \
+              .intermediate = 9216,                                                                                    \
+              .n_vocab = 262144,                                                                                       \
+              .n_heads = 8,                                                                                            \
+              .n_kv_heads = 4,                                                                                         \
+              .max_positions = 131072,                                                                                 \
+              .norm_eps = 1e-6},                                                                                       \
+    .activation = "gelu_pytorch_tanh", .read = read, .reads = reads, .record = record
+
+const struct lf_arch lf_arch_gemma4_text = {.name = "Gemma4ForCausalLM", .model_type = "gemma4_text", OF_BOTH};
+const struct lf_arch lf_arch_gemma4 = {
+    .name = "Gemma4ForConditionalGeneration", .model_type = "gemma4", .text_type = "gemma4_text", OF_BOTH};
