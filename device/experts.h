@@ -31,12 +31,13 @@ struct lf_route_params { /* the k largest logits of each token, descending; of e
     enum lf_route route;
     int n_tokens; /* T */
     int n_experts;
-    int k;           /* 1 to LF_EXPERTS_PER_TOKEN_N (core/limits.h) and n_experts */
-    float scale;     /* of the weights, in the end; 1: as they are */
-    float *weights;  /* [T, k] */
-    int32_t *rows;   /* [T·k] */
-    int32_t *places; /* [T·k] */
-    int32_t *first;  /* [n_experts + 1] */
+    int k;                     /* 1 to LF_EXPERTS_PER_TOKEN_N (core/limits.h) and n_experts */
+    float scale;               /* of the weights, in the end; 1: as they are */
+    const float *expert_scale; /* [n_experts], the same of each expert's, or NULL */
+    float *weights;            /* [T, k] */
+    int32_t *rows;             /* [T·k] */
+    int32_t *places;           /* [T·k] */
+    int32_t *first;            /* [n_experts + 1] */
 };
 
 struct lf_expert_gemm_params { /* y[i] = x[i] · w[e]ᵀ (+ bias[e]), e the expert of sorted row i */

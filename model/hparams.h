@@ -23,7 +23,7 @@ struct lf_layer_hparams {
     int n_kv_heads, head_dim; /* 0: the model's */
     int alias_back;           /* it has no keys and values of its own but reads those of the layer so many before it,
                                  of the same window and shape; 0: it has */
-    bool has_experts;         /* in place of the MLP */
+    bool has_experts;         /* in place of the MLP, or beside it (Gemma 4) */
     bool v_of_k;              /* V is K before its norm: there is no v_proj (Gemma 4) */
 };
 

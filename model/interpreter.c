@@ -262,6 +262,7 @@ static void route(const struct lf_step *s, const struct lf_op *op)
                                 .n_experts = s->program->values[op->in[LF_OP_X]].width,
                                 .k = s->program->values[op->out[LF_OP_Y]].width,
                                 .scale = op->scale,
+                                .expert_scale = vector(s, op, LF_OP_SCALE),
                                 .weights = at(s, op->out[LF_OP_Y]),
                                 .rows = routing_rows(s, op->out[LF_OP_Y_ROUTING]),
                                 .places = routing_places(s, op->out[LF_OP_Y_ROUTING], n_tokens(s, op)),

@@ -184,6 +184,11 @@ int lf_rec_gemm_float(struct lf_recorder *r, int x, struct lf_linear w)
     return add_gemm(r, x, w, 1, LF_NONE, (struct lf_value){.is_float = true});
 }
 
+int lf_rec_gemm_float_scaled(struct lf_recorder *r, int x, struct lf_linear w, float alpha)
+{
+    return add_gemm(r, x, w, alpha, LF_NONE, (struct lf_value){.is_float = true});
+}
+
 int lf_rec_gemm_add(struct lf_recorder *r, int x, struct lf_linear w, int residual)
 {
     return lf_rec_gemm_add_scaled(r, x, w, 1, residual);
@@ -267,9 +272,11 @@ static int add_output(struct lf_recorder *r, struct lf_value value)
     return r->status == LF_OK ? out : 0;
 }
 
-struct lf_routing lf_rec_route(struct lf_recorder *r, int logits, int k, enum lf_route route, float scale)
+static struct lf_routing add_route(struct lf_recorder *r, int logits, int k, enum lf_route route, float scale,
+                                   int expert_scale)
 {
     struct lf_op op = lf_op_init(LF_OP_ROUTE, -1);
+    op.weight[LF_OP_SCALE] = expert_scale;
     op.in[LF_OP_X] = logits;
     op.route = route;
     op.scale = scale;
@@ -279,6 +286,16 @@ struct lf_routing lf_rec_route(struct lf_recorder *r, int logits, int k, enum lf
         add_output(r, (struct lf_value){.rows = LF_ROWS_ONE, .width = width_of(r, logits) + 1, .is_int = true});
     routing.weights = add_op(r, op, (struct lf_value){.width = k, .is_float = true});
     return routing;
+}
+
+struct lf_routing lf_rec_route(struct lf_recorder *r, int logits, int k, enum lf_route route, float scale)
+{
+    return add_route(r, logits, k, route, scale, LF_NONE);
+}
+
+struct lf_routing lf_rec_route_scaled(struct lf_recorder *r, int logits, int k, enum lf_route route, int scale)
+{
+    return add_route(r, logits, k, route, 1, scale);
 }
 
 static int add_expert_gemm(struct lf_recorder *r, int x, struct lf_linear w, const struct lf_routing *routing,

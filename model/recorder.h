@@ -64,7 +64,7 @@ int lf_rec_embed(struct lf_recorder *r, struct lf_linear table);
 int lf_rec_embed_scaled(struct lf_recorder *r, struct lf_linear table, float scale);
 /* norm(x) · weight, with the model's eps; weight: a slot, or LF_NONE. */
 int lf_rec_rmsnorm(struct lf_recorder *r, int x, int weight);
-/* residual + norm(y) · weight, float: y is lf_rec_gemm_float's. */
+/* residual + norm(y) · weight, float: y is lf_rec_gemm_float's. residual: LF_NONE: none. */
 int lf_rec_norm_add(struct lf_recorder *r, int y, int weight, int residual);
 /* The same, all of it times the number in a slot. */
 int lf_rec_norm_add_scaled(struct lf_recorder *r, int y, int weight, int residual, int scale);
@@ -74,6 +74,8 @@ int lf_rec_round(struct lf_recorder *r, int x);
 int lf_rec_gemm(struct lf_recorder *r, int x, struct lf_linear w);
 /* The same, float. */
 int lf_rec_gemm_float(struct lf_recorder *r, int x, struct lf_linear w);
+/* alpha · (x·wᵀ (+ bias)), float. */
+int lf_rec_gemm_float_scaled(struct lf_recorder *r, int x, struct lf_linear w, float alpha);
 /* residual + x·wᵀ (+ bias), float. */
 int lf_rec_gemm_add(struct lf_recorder *r, int x, struct lf_linear w, int residual);
 /* residual + alpha · (x·wᵀ (+ bias)), float. */
@@ -93,6 +95,8 @@ int lf_rec_attention(struct lf_recorder *r, int layer, int q, int window);
 int lf_rec_sink_attention(struct lf_recorder *r, int layer, int q, int window, int sinks);
 /* k experts for each token by a router's logits, float; weights times scale. */
 struct lf_routing lf_rec_route(struct lf_recorder *r, int logits, int k, enum lf_route route, float scale);
+/* The same; the weight of an expert is then multiplied by its number in a slot. */
+struct lf_routing lf_rec_route_scaled(struct lf_recorder *r, int logits, int k, enum lf_route route, int scale);
 /* x·w[e]ᵀ (+ bias) of each expert's rows, in act_dtype or float. x: of the tokens, or expert rows. */
 int lf_rec_expert_gemm(struct lf_recorder *r, int x, struct lf_linear experts, const struct lf_routing *routing);
 int lf_rec_expert_gemm_float(struct lf_recorder *r, int x, struct lf_linear experts, const struct lf_routing *routing);

@@ -45,6 +45,7 @@ static void weigh(const struct lf_route_params *p, const float *logits, const in
         for (int j = 0; j < p->k; j++) weights[j] /= of_chosen;
     }
     for (int j = 0; j < p->k; j++) weights[j] *= p->scale;
+    for (int j = 0; j < p->k && p->expert_scale; j++) weights[j] *= p->expert_scale[chosen[j]];
 }
 
 struct route {

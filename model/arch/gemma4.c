@@ -5,15 +5,17 @@
  * it is before its norm, and they have no v_proj;
  *   - RoPE of layers without a window that turns some of the pairs of all channels (LF_ROPE_PROPORTIONAL);
  *   - a number for each layer, by which the residual stream is multiplied behind it;
- *   - a last layer that never has a window.
+ *   - a last layer that never has a window;
+ *   - where enable_moe_block is set, experts beside the MLP, whose router and experts are fed from the residual stream.
  *
  * Not yet, and refused by name: layers of several head sizes or numbers of KV heads, layers that share the keys and
- * values of earlier ones (E2B, E4B), inputs of each layer (the same), experts beside the MLP (26B-A4B). */
+ * values of earlier ones (E2B, E4B), inputs of each layer (the same). */
 #include "model/arch/arch.h"
 
 #include <math.h>
 
 #include "core/check.h"
+#include "core/limits.h"
 #include "model/arch/decoder.h"
 #include "model/arch/gemma.h"
 #include "model/config.h"
@@ -49,6 +51,43 @@ static int attention(struct lf_recorder *r, int layer, int x)
     return lf_rec_norm_add(r, y, after, x);
 }
 
+static struct lf_routing route(struct lf_recorder *r, int layer, int x)
+{
+    const struct lf_hparams *hp = r->hp;
+    struct lf_linear_opts opts = {.parts = {{.pattern = "model.layers.#.router.proj", .n_rows = hp->n_experts}},
+                                  .n_in = hp->hidden};
+    int scale = lf_rec_bare_vector(r, layer, "model.layers.#.router.scale", hp->hidden);
+    int each = lf_rec_bare_vector(r, layer, "model.layers.#.router.per_expert_scale", hp->n_experts);
+    struct lf_linear router = lf_rec_linear(r, layer, &opts);
+    float root = 1 / sqrtf((float)hp->hidden);
+    int logits = lf_rec_gemm_float_scaled(r, lf_rec_rmsnorm(r, x, scale), router, root);
+    return lf_rec_route_scaled(r, logits, hp->experts_per_token, LF_ROUTE_SOFTMAX_RENORM, each);
+}
+
+/* What experts make of the residual stream x, beside what the MLP makes of it: mlp. Each has a norm of its own. */
+static int add_experts(struct lf_recorder *r, int layer, int x, int mlp)
+{
+    const struct lf_hparams *hp = r->hp;
+    struct lf_linear_opts gate_up = {
+        .parts = {{.pattern = "model.layers.#.experts.gate_up_proj", .n_rows = 2 * hp->expert_intermediate}},
+        .n_in = hp->hidden,
+        .n_experts = hp->n_experts,
+        .shard = LF_SHARD_EXPERTS};
+    struct lf_linear_opts down = {.parts = {{.pattern = "model.layers.#.experts.down_proj", .n_rows = hp->hidden}},
+                                  .n_in = hp->expert_intermediate,
+                                  .n_experts = hp->n_experts,
+                                  .shard = LF_SHARD_EXPERTS};
+    int before = lf_rec_vector(r, layer, "model.layers.#.pre_feedforward_layernorm_2", hp->hidden);
+    int of_mlp = lf_rec_vector(r, layer, "model.layers.#.post_feedforward_layernorm_1", hp->hidden);
+    int of_experts = lf_rec_vector(r, layer, "model.layers.#.post_feedforward_layernorm_2", hp->hidden);
+    struct lf_routing routing = route(r, layer, x);
+    int h = lf_rec_expert_gemm(r, lf_rec_rmsnorm(r, x, before), lf_rec_linear(r, layer, &gate_up), &routing);
+    int act = lf_rec_gate_mul(r, h, LF_ACT_GELU_TANH, 0);
+    int y = lf_rec_expert_gemm_float(r, act, lf_rec_linear(r, layer, &down), &routing);
+    y = lf_rec_expert_sum(r, y, &routing, LF_NONE);
+    return lf_rec_norm_add(r, y, of_experts, lf_rec_norm_add(r, mlp, of_mlp, LF_NONE));
+}
+
 static int mlp(struct lf_recorder *r, int layer, int x)
 {
     int hidden = r->hp->hidden, before = lf_rec_vector(r, layer, "model.layers.#.pre_feedforward_layernorm", hidden);
@@ -57,7 +96,9 @@ static int mlp(struct lf_recorder *r, int layer, int x)
     int scale = lf_rec_bare_vector(r, layer, "model.layers.#.layer_scalar", 1);
     int h = lf_rec_rmsnorm(r, x, before);
     int act = lf_rec_gate_mul(r, lf_rec_gemm(r, h, gate_up), LF_ACT_GELU_TANH, 0);
-    return lf_rec_norm_add_scaled(r, lf_rec_gemm_float(r, act, down), after, x, scale);
+    int y = lf_rec_gemm_float(r, act, down);
+    if (r->hp->layers[layer].has_experts) y = add_experts(r, layer, x, y);
+    return lf_rec_norm_add_scaled(r, y, after, x, scale);
 }
 
 static void record(struct lf_recorder *r)
@@ -100,15 +141,25 @@ static enum lf_status check_shapes(const struct lf_hparams *hp, struct lf_json_v
 
 static enum lf_status check_switches(struct lf_json_value config, struct lf_err *err)
 {
-    bool experts = false;
     struct lf_json_value both = lf_json_get(config, "use_bidirectional_attention");
     if (!lf_json_is_absent(both) && !lf_json_string_is(both, "vision"))
         return lf_fail(err, LF_UNSUPPORTED, "use_bidirectional_attention: only tokens before a token are seen here");
     if (!lf_json_is_absent(lf_json_get(config, "rope_scaling"))) return not_yet("rope_scaling", err);
-    LF_TRY(lf_config_bool_or(config, "enable_moe_block", &experts, err));
-    if (experts) return not_yet("enable_moe_block", err);
     LF_TRY(must_be(config, "num_kv_shared_layers", 0, 0, err));
     return must_be(config, "hidden_size_per_layer_input", 0, LAYER_INPUT, err);
+}
+
+static enum lf_status read_experts(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err)
+{
+    bool experts = false;
+    LF_TRY(lf_config_bool_or(config, "enable_moe_block", &experts, err));
+    if (!experts) return LF_OK;
+    LF_TRY(lf_config_int(config, "num_experts", 1, LF_EXPERTS_N, &hp->n_experts, err));
+    LF_TRY(lf_config_int(config, "top_k_experts", 1, LF_MIN(hp->n_experts, LF_EXPERTS_PER_TOKEN_N),
+                         &hp->experts_per_token, err));
+    LF_TRY(lf_config_int(config, "moe_intermediate_size", 1, LF_HIDDEN_N, &hp->expert_intermediate, err));
+    for (int i = 0; i < hp->n_layers; i++) hp->layers[i].has_experts = true;
+    return LF_OK;
 }
 
 static enum lf_status read(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err)
@@ -116,6 +167,7 @@ static enum lf_status read(struct lf_hparams *hp, struct lf_json_value config, s
     double cap = 0;
     bool k_is_v = false;
     LF_TRY(check_switches(config, err));
+    LF_TRY(read_experts(hp, config, err));
     LF_TRY(lf_config_bool_or(config, "attention_k_eq_v", &k_is_v, err));
     LF_TRY(check_shapes(hp, config, k_is_v, err));
     LF_TRY(lf_config_number_or(config, "final_logit_softcapping", 1e-3, 1e6, &cap, NULL, err));

@@ -116,6 +116,7 @@ static enum lf_status check_route(const struct check *c, const struct lf_op *op)
     if (routing == LF_NONE || first == LF_NONE || !values[routing].is_int || !values[first].is_int)
         return wrong(c, "the number of its outputs", 1, 3);
     if (values[routing].width != 2 * y->width) return wrong(c, "the width of its routing", values[routing].width, 0);
+    LF_TRY(check_vector(c, LF_OP_SCALE, logits->width, "the length of its scale"));
     bool is_first = values[first].rows == LF_ROWS_ONE && values[first].width == logits->width + 1;
     return is_first ? LF_OK : wrong(c, "the width of its list of first rows", values[first].width, logits->width + 1);
 }

@@ -52,6 +52,9 @@ def models():
         "gemma4-vision-bf16": {**dense, "head_dim": 64, "per_layer_config": {}, "num_hidden_layers": 4, "layer_types": kinds,
                                "rope_parameters": typed, "attention_bias": True, "tie_word_embeddings": False,
                                "final_logit_softcapping": None, "attention_k_eq_v": False, "dtype": "bfloat16"},
+        "gemma4-experts-bf16": {**dense, "head_dim": 32, "global_head_dim": 32, "enable_moe_block": True, "num_experts": 5,
+                                "top_k_experts": 2, "moe_intermediate_size": 12, "attention_k_eq_v": True,
+                                "num_hidden_layers": 3, "torch_dtype": "bfloat16"},
     }
 
 
@@ -112,6 +115,12 @@ def shapes(c):
             if c.get("attention_bias"):
                 out[p + f"self_attn.{name}_proj.bias"] = (rows,)
         out[p + "self_attn.q_norm.weight"] = out[p + "self_attn.k_norm.weight"] = (hd,)
+        if c.get("enable_moe_block"):
+            e, inner = c["num_experts"], c["moe_intermediate_size"]
+            for name in ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"):
+                out[p + name + ".weight"] = (d,)
+            out[p + "router.proj.weight"], out[p + "router.scale"], out[p + "router.per_expert_scale"] = (e, d), (d,), (e,)
+            out[p + "experts.gate_up_proj"], out[p + "experts.down_proj"] = (e, 2 * inner, d), (e, d, inner)
         for name, rows, cols in (("gate", i, d), ("up", i, d), ("down", d, i)):
             out[p + f"mlp.{name}_proj.weight"] = (rows, cols)
     return out
@@ -122,10 +131,12 @@ def weights(c, rng):
     out = {}
     for name, shape in shapes(c).items():
         a = rng.standard_normal(shape)
-        if "norm" in name or name.endswith("bias") or name.endswith("layer_scalar"):
+        if "norm" in name or name.endswith(("bias", "layer_scalar", "scale")):
             a = 0.3 * a + (is_4(c) and not name.endswith("bias"))
             if is_4(c) and ("q_norm" in name or "k_norm" in name):
                 a = a / 2  # scores are not scaled
+        elif "router" in name:
+            a = 3 * a
         elif "embed" not in name:
             a = 1.3 * a / np.sqrt(shape[-1])
         out[name] = make.ENCODE[dtype_of(c)][1](a)
@@ -153,7 +164,41 @@ def inv_freq(c, kind):
     return theta ** (-np.arange(0, dim, 2) / dim) / scaling.get("factor", 1.0)
 
 
-def forward(c, t, ids):
+def gelu(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def experts(c, t, p, x, norm, gaps):
+    """What experts make of the residual stream. gaps: how near each row's routers were."""
+    k, out = c["top_k_experts"], np.zeros_like(x)
+    logits = norm(x, 1.0) * t[p + "router.scale"] / np.sqrt(c["hidden_size"]) @ t[p + "router.proj.weight"].T
+    order = np.argsort(-logits, -1)
+    top = np.take_along_axis(logits, order, -1)
+    np.minimum(gaps, top[:, k - 1] - top[:, k], out=gaps)
+    share = np.exp(top[:, :k] - top[:, :1])
+    share /= share.sum(-1, keepdims=True)
+    h = norm(x, t[p + "pre_feedforward_layernorm_2.weight"])
+    for row in range(len(x)):
+        for j, e in enumerate(order[row, :k]):
+            gate, up = np.split(h[row] @ t[p + "experts.gate_up_proj"][e].T, 2)
+            y = gelu(gate) * up @ t[p + "experts.down_proj"][e].T
+            out[row] += share[row, j] * t[p + "router.per_expert_scale"][e] * y
+    return out
+
+
+def clear_ids(c, t, rng, n):
+    """A prompt whose tokens no router is in two minds about: arithmetic that rounds chooses the same experts."""
+    ids = []
+    while len(ids) < n:
+        ids.append(int(rng.integers(0, c["vocab_size"])))
+        gaps = np.full(len(ids), np.inf)
+        forward(c, t, ids, gaps)
+        if gaps[-1] < 0.15:
+            ids.pop()
+    return ids
+
+
+def forward(c, t, ids, gaps=None):
     """Logits [n, vocab] in float64, written as plainly as the architecture allows."""
     heads, kv_heads, hd, n = c["num_attention_heads"], c["num_key_value_heads"], value(c, "head_dim"), len(ids)
 
@@ -186,8 +231,12 @@ def forward(c, t, ids):
         x = x + norm(y, t[p + "post_attention_layernorm.weight"])
         h = norm(x, t[p + "pre_feedforward_layernorm.weight"])
         g, up = linear(h, p + "mlp.gate_proj"), linear(h, p + "mlp.up_proj")
-        g = 0.5 * g * (1 + np.tanh(np.sqrt(2 / np.pi) * (g + 0.044715 * g**3)))
-        x = x + norm(linear(g * up, p + "mlp.down_proj"), t[p + "post_feedforward_layernorm.weight"])
+        y = linear(gelu(g) * up, p + "mlp.down_proj")
+        if c.get("enable_moe_block"):
+            gaps = np.full(n, np.inf) if gaps is None else gaps
+            other = norm(experts(c, t, p, x, norm, gaps), t[p + "post_feedforward_layernorm_2.weight"])
+            y = norm(y, t[p + "post_feedforward_layernorm_1.weight"]) + other
+        x = x + norm(y, t[p + "post_feedforward_layernorm.weight"])
         x = x * t.get(p + "layer_scalar", 1.0)
     x = norm(x, t["model.norm.weight"])
     logits = x @ t.get("lm_head.weight", t["model.embed_tokens.weight"]).T
@@ -202,7 +251,8 @@ def oracle(folder, c, ids):
 
     kept = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype_of(c))).model.embed_tokens
     scale = kept.embed_scale.to(kept.weight.dtype).double()
-    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", experts_implementation="eager",
+                                                 dtype=torch.float32)
     model = model.double().eval()
     model.model.embed_tokens.embed_scale = scale
     with torch.no_grad():
@@ -215,8 +265,10 @@ def write_all(out, with_oracle):
         stored = weights(c, rng)
         folder, decode = f"{out}/{name}", make.ENCODE[dtype_of(c)][2]
         write(folder, c, stored, dtype_of(c))
-        ids = rng.integers(0, c["vocab_size"], make.N_IDS).tolist()
-        logits = forward(c, {n: decode(a) for n, a in stored.items()}, ids)
+        ids, t = rng.integers(0, c["vocab_size"], make.N_IDS).tolist(), {n: decode(a) for n, a in stored.items()}
+        if c.get("enable_moe_block"):
+            ids = clear_ids(c, t, rng, make.N_IDS)
+        logits = forward(c, t, ids)
         note = ""
         if with_oracle:
             theirs = oracle(folder, c, ids)

@@ -26,6 +26,8 @@ def weights(config, rng, widen=1.0):
         a = rng.standard_normal(shape)
         if "norm" in name:
             a = 1 + 0.2 * a
+            if config["model_type"] == "gemma4_text" and name.endswith(("q_norm.weight", "k_norm.weight")):
+                a = a / 2  # scores are not scaled
         elif name.endswith("bias"):
             a = 0.3 * a
         elif "embed" not in name:

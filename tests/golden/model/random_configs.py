@@ -212,6 +212,38 @@ def gpt_oss(rng, c):
     if chance(rng):  # as the hub has it
         return {**more, "rope_theta": theta(rng), "rope_scaling": scaling(rng) or {"rope_type": "default"}}
     return {**more, "rope_parameters": {"rope_type": "default", "rope_theta": theta(rng), **(scaling(rng) or {})}}
+def gemma(rng, c):
+    """What both have: layers of two types, with RoPE by type, heads of any size."""
+    more = {"hidden_act": None, "head_dim": int(8 * rng.integers(1, 20)), "sliding_window": window(rng),
+            "attention_bias": chance(rng, 0.3), "pad_token_id": 0}
+    if chance(rng):
+        more["layer_types"] = layer_types(rng, c)
+    if chance(rng, 0.3):
+        more["final_logit_softcapping"] = pick(rng, 5.0, 30.0)
+    return more
+
+
+def gemma3(rng, c):
+    more = {**gemma(rng, c), "query_pre_attn_scalar": pick(rng, 100, 256, 1000)}
+    if "layer_types" not in more and chance(rng):
+        more["sliding_window_pattern"] = int(rng.integers(1, 5))
+    scaled = scaling(rng, ("default", "linear"))
+    if chance(rng):
+        return {**more, "rope_theta": theta(rng), "rope_local_base_freq": theta(rng),
+                **({"rope_scaling": scaled} if scaled else {})}
+    full = {"rope_type": "default", "rope_theta": theta(rng), **(scaled or {})}
+    return {**more, "rope_parameters": {"full_attention": full,
+                                        "sliding_attention": {"rope_type": "default", "rope_theta": theta(rng)}}}
+
+
+def gemma4(rng, c):
+    more = {**gemma(rng, c), "hidden_size_per_layer_input": 0, "attention_k_eq_v": chance(rng)}
+    more["global_head_dim"] = more["head_dim"]
+    if chance(rng):
+        full = {"rope_type": "proportional", "rope_theta": theta(rng), "partial_rotary_factor": pick(rng, 0.25, 0.6, 1.0)}
+        more["rope_parameters"] = {"full_attention": full,
+                                   "sliding_attention": {"rope_type": "default", "rope_theta": theta(rng)}}
+    return more
 
 
 class Family(NamedTuple):
@@ -236,6 +268,8 @@ FAMILIES = {
     "glm4": Family("Glm4ForCausalLM", "glm4", glm4),
     "granite": Family("GraniteForCausalLM", "granite", granite),
     "ministral3": Family("Ministral3ForCausalLM", "ministral3", ministral3),
+    "gemma3": Family("Gemma3ForCausalLM", "gemma3_text", gemma3),
+    "gemma4": Family("Gemma4ForCausalLM", "gemma4_text", gemma4),
 }
 
 

@@ -62,7 +62,8 @@ static const struct {
               {"gpt-oss-bf16", true},
               {"gpt-oss-f32", false},
               {"gemma4-f32", false},
-              {"gemma4-vision-bf16", true}};
+              {"gemma4-vision-bf16", true},
+              {"gemma4-experts-bf16", true}};
 
 struct expected {
     struct lf_buf bytes;

@@ -156,6 +156,39 @@ static void weights_sum_to_one_where_they_are_renormalised(void **state)
     free(logits);
 }
 
+/* Last of all, and of an expert that was chosen without it. */
+static void an_expert_may_have_a_scale_of_its_own(void **state)
+{
+    (void)state;
+    enum { T = 40, E = 16, K = 4 };
+    uint64_t seed = 44;
+    float *logits = fixture_floats(&seed, T * E, 3.0f), *scales = fixture_floats(&seed, E, 2.0f);
+    for (size_t i = 0; i < LF_N_ELEMS(routes); i++) {
+        struct routing plain = route(devs[1], logits, routes[i], 0.5f, T, E, K);
+        struct routing r = {T, E, K, fixture_out(T * K), fixture_out(T * K), fixture_out(T * K), fixture_out(E + 1)};
+        ops->route(devs[1], &(struct lf_route_params){.logits = logits,
+                                                      .route = routes[i],
+                                                      .n_tokens = T,
+                                                      .n_experts = E,
+                                                      .k = K,
+                                                      .scale = 0.5f,
+                                                      .expert_scale = scales,
+                                                      .weights = r.weights.ptr,
+                                                      .rows = (int32_t *)(void *)r.rows.ptr,
+                                                      .places = (int32_t *)(void *)r.places.ptr,
+                                                      .first = (int32_t *)(void *)r.first.ptr});
+        assert_memory_equal(r.places.ptr, plain.places.ptr, T * K * sizeof(int32_t));
+        for (int j = 0; j < T * K; j++) {
+            float scale = scales[expert_of(&r, ints(&r.places)[j])];
+            assert_true(r.weights.ptr[j] == plain.weights.ptr[j] * scale);
+        }
+        free_routing(&plain);
+        free_routing(&r);
+    }
+    free(scales);
+    free(logits);
+}
+
 /* A broken token still has places, says so in its weights, and changes nothing for the others. */
 static void a_token_of_nan_has_experts_and_no_influence(void **state)
 {
@@ -485,6 +518,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_token_goes_to_the_experts_of_its_largest_logits),
         cmocka_unit_test(weights_sum_to_one_where_they_are_renormalised),
+        cmocka_unit_test(an_expert_may_have_a_scale_of_its_own),
         cmocka_unit_test(a_token_of_nan_has_experts_and_no_influence),
         cmocka_unit_test(each_row_meets_the_matrix_of_its_expert),
         cmocka_unit_test(random_shapes_too),

@@ -654,7 +654,8 @@ static void what_gemma4_has_not_yet_is_refused_by_name(void **state)
         {"hidden_size_per_layer_input", "8", "hidden_size_per_layer_input"},
         {"hidden_size_per_layer_input", NULL, "hidden_size_per_layer_input"}, /* 256 */
         {"num_kv_shared_layers", "2", "num_kv_shared_layers"},
-        {"enable_moe_block", "true", "enable_moe_block"},
+        {"enable_moe_block", "true", "num_experts is missing"},
+        {"enable_moe_block", "1", "enable_moe_block"},
         {"use_bidirectional_attention", "\"all\"", "use_bidirectional_attention"},
         {"use_bidirectional_attention", "true", "use_bidirectional_attention"},
         {"rope_scaling", "{\"rope_type\":\"linear\",\"factor\":8}", "rope_scaling"},
