@@ -1,0 +1,244 @@
+/* What hparams.c and the families' files read of Gemma's configurations, and refuse. */
+#include <math.h>
+
+#include "model/hparams.h"
+#include "tests/support/config_text.h"
+
+static enum lf_status read_config(const struct config_text *c, struct lf_hparams *hp, struct lf_err *err)
+{
+    struct temp_dir d = temp_dir_make();
+    config_write(c, &d);
+    enum lf_status status = lf_hparams_read(hp, d.path, err);
+    temp_dir_remove(&d);
+    return status;
+}
+
+/* The hyperparameters of a good configuration with up to two keys changed. The caller deinits. */
+static struct lf_hparams good(struct config_text c, const char *k1, const char *v1, const char *k2, const char *v2)
+{
+    struct lf_hparams hp;
+    struct lf_err err;
+    if (k1) config_set(&c, k1, v1);
+    if (k2) config_set(&c, k2, v2);
+    if (read_config(&c, &hp, &err) != LF_OK) fail_msg("%s", err.message);
+    return hp;
+}
+
+#define GEMMA3      "[\"Gemma3ForCausalLM\"]", "\"gemma3_text\""
+#define GEMMA3_SEES "[\"Gemma3ForConditionalGeneration\"]", "\"gemma3\""
+
+static struct config_text config_gemma3(void)
+{
+    struct config_text c = config_good(GEMMA3);
+    config_set(&c, "hidden_act", NULL);
+    config_set(&c, "hidden_activation", "\"gelu_pytorch_tanh\"");
+    config_set(&c, "num_hidden_layers", "7");
+    config_set(&c, "sliding_window", "16");
+    return c;
+}
+
+static void check_gemma3_kinds(const struct lf_hparams *hp, int interval, double theta, double local)
+{
+    for (int i = 0; i < hp->n_layers; i++) {
+        bool is_local = (i + 1) % interval != 0;
+        assert_int_equal(hp->layers[i].window, is_local ? 16 : 0);
+        assert_int_equal(hp->layers[i].rope, is_local);
+    }
+    assert_int_equal(hp->n_ropes, 2);
+    assert_true(fabs(hp->ropes[0].theta - theta) < 1e-6 && fabs(hp->ropes[1].theta - local) < 1e-6);
+    assert_int_equal(hp->ropes[1].kind, LF_ROPE_NONE_SCALED);
+    assert_int_equal(hp->max_positions, 256); /* what was stretched already */
+}
+
+static void gemma3_has_layers_of_two_kinds_each_with_its_rope(void **state)
+{
+    (void)state;
+    struct lf_hparams hp = good(config_gemma3(), NULL, NULL, NULL, NULL);
+    check_gemma3_kinds(&hp, 6, 1e6, 1e4);
+    assert_true(fabs((double)hp.attn_scale - 1.0 / 16) < 1e-9 && hp.softcap == 0);
+    lf_hparams_deinit(&hp);
+    hp = good(config_gemma3(), "sliding_window_pattern", "2", "query_pre_attn_scalar", "168");
+    check_gemma3_kinds(&hp, 2, 1e6, 1e4);
+    assert_true(fabs((double)hp.attn_scale - 1 / sqrt(168)) < 1e-7);
+    lf_hparams_deinit(&hp);
+    struct config_text c = config_gemma3();
+    config_set(&c, "rope_theta", "50000");
+    config_set(&c, "rope_local_base_freq", "3000");
+    hp = good(c, "rope_scaling", "{\"rope_type\":\"linear\",\"factor\":8}", "final_logit_softcapping", "30");
+    check_gemma3_kinds(&hp, 6, 50000, 3000);
+    assert_int_equal(hp.ropes[0].kind, LF_ROPE_LINEAR);
+    assert_true(fabs(hp.ropes[0].factor - 8) < 1e-9 && fabs((double)hp.softcap - 30) < 1e-9);
+    lf_hparams_deinit(&hp);
+    hp = good(config_gemma3(), "rope_parameters",
+              "{\"full_attention\":{\"rope_type\":\"linear\",\"factor\":8,\"rope_theta\":50000},"
+              "\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":3000}}",
+              "tie_word_embeddings", NULL);
+    check_gemma3_kinds(&hp, 6, 50000, 3000);
+    assert_true(hp.ropes[0].kind == LF_ROPE_LINEAR && hp.tied);
+    lf_hparams_deinit(&hp);
+    hp = good(config_gemma3(), "num_hidden_layers", "2", "layer_types", "[\"full_attention\",\"sliding_attention\"]");
+    assert_true(hp.layers[0].window == 0 && hp.layers[0].rope == 0 && hp.layers[1].window == 16);
+    assert_int_equal(hp.layers[1].rope, 1);
+    lf_hparams_deinit(&hp);
+    /* a window that is none leaves a layer its rope */
+    hp = good(config_gemma3(), "sliding_window", "256", NULL, NULL);
+    assert_true(hp.layers[0].window == 0 && hp.layers[0].rope == 1 && hp.layers[5].rope == 0);
+    lf_hparams_deinit(&hp);
+}
+
+/* The files of the larger ones say in text_config what is not the default of transformers. */
+static void gemma3_has_defaults_for_what_its_files_leave_out(void **state)
+{
+    (void)state;
+    struct config_text c = {.n = 0};
+    config_set(&c, "architectures", "[\"Gemma3ForConditionalGeneration\"]");
+    config_set(&c, "model_type", "\"gemma3\"");
+    config_set(&c, "eos_token_id", "[1,106]");
+    config_set(&c, "torch_dtype", "\"bfloat16\"");
+    config_set(&c, "vision_config", "{\"model_type\":\"siglip_vision_model\"}");
+    config_set(&c, "text_config",
+               "{\"hidden_size\":2560,\"intermediate_size\":10240,\"model_type\":\"gemma3_text\","
+               "\"num_hidden_layers\":34,\"rope_scaling\":{\"factor\":8.0,\"rope_type\":\"linear\"},"
+               "\"sliding_window\":1024}");
+    struct lf_hparams hp = good(c, NULL, NULL, NULL, NULL);
+    assert_true(hp.n_heads == 8 && hp.n_kv_heads == 4 && hp.head_dim == 256 && hp.n_vocab == 262208);
+    assert_true(hp.max_positions == 131072 && hp.tied && hp.qk_norm && hp.n_eos == 2 && hp.dtype == LF_BF16);
+    assert_true(hp.layers[4].window == 1024 && hp.layers[5].window == 0 && fabs((double)hp.norm_eps - 1e-6) < 1e-12);
+    lf_hparams_deinit(&hp);
+}
+
+static void what_contradicts_gemma3_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value, *says;
+    } rows[] = {
+        {"hidden_activation", "\"silu\"", "hidden_activation \"silu\""},
+        {"hidden_act", "\"gelu\"", "hidden_act \"gelu\""},
+        {"use_bidirectional_attention", "true", "use_bidirectional_attention"},
+        {"attn_logit_softcapping", "50", "attn_logit_softcapping"},
+        {"sliding_window", "null", "sliding_window is null"},
+        {"sliding_window_pattern", "0", "sliding_window_pattern is 0"},
+        {"query_pre_attn_scalar", "0", "query_pre_attn_scalar is 0"},
+        {"partial_rotary_factor", "0.5", "partial_rotary_factor"},
+        {"rope_parameters", "{\"rope_theta\":10000}", "\"rope_theta\""},
+        {"rope_parameters", "[]", "rope_parameters is an array"},
+        {"rope_parameters", "{\"full_attention\":1}", "full_attention is a number"},
+        {"rope_parameters", "{\"sliding_attention\":{\"rope_type\":\"dynamic\",\"factor\":2}}", "\"dynamic\""},
+        {"rope_local_base_freq", "1", "rope_local_base_freq is 1"},
+        {"layer_types", "[\"full_attention\"]", "layer_types is not an array"},
+        {"mlp_bias", "true", "mlp_bias"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct config_text c = config_gemma3();
+        struct lf_hparams hp;
+        struct lf_err err = {0};
+        config_set(&c, rows[i].key, rows[i].value);
+        enum lf_status status = read_config(&c, &hp, &err);
+        if (status != LF_UNSUPPORTED && status != LF_CORRUPT) fail_msg("%s: %s", rows[i].key, lf_status_name(status));
+        if (!strstr(err.message, rows[i].says)) fail_msg("\"%s\" lacks \"%s\"", err.message, rows[i].says);
+    }
+    struct config_text c = config_good(GEMMA3_SEES);
+    struct lf_hparams hp;
+    struct lf_err err = {0};
+    config_set(&c, "text_config", "{\"model_type\":\"gemma2\"}");
+    assert_int_equal(read_config(&c, &hp, &err), LF_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "(gemma3_text is)"));
+}
+
+#define GEMMA4 "[\"Gemma4ForCausalLM\"]", "\"gemma4_text\""
+
+static struct config_text config_gemma4(void)
+{
+    struct config_text c = config_good(GEMMA4);
+    config_set(&c, "hidden_act", NULL);
+    config_set(&c, "num_hidden_layers", "8");
+    config_set(&c, "sliding_window", "16");
+    config_set(&c, "global_head_dim", "32");
+    config_set(&c, "hidden_size_per_layer_input", "0");
+    return c;
+}
+
+static void gemma4_has_values_of_keys_and_a_last_layer_without_a_window(void **state)
+{
+    (void)state;
+    struct lf_hparams hp =
+        good(config_gemma4(), "attention_k_eq_v", "true", "use_bidirectional_attention", "\"vision\"");
+    for (int i = 0; i < 8; i++) {
+        bool is_full = i == 5 || i == 7;
+        assert_true(hp.layers[i].window == (is_full ? 0 : 16) && hp.layers[i].rope == !is_full);
+        assert_int_equal(hp.layers[i].v_of_k, is_full);
+    }
+    assert_true(hp.ropes[0].kind == LF_ROPE_PROPORTIONAL && hp.ropes[0].n_turned == 4 && hp.ropes[0].rotary_dim == 32);
+    assert_true(fabs(hp.ropes[0].theta - 1e6) < 1e-6 && fabs(hp.ropes[1].theta - 1e4) < 1e-6);
+    assert_true(hp.attn_scale == 1 && hp.softcap == 0);
+    lf_hparams_deinit(&hp);
+    struct config_text c = config_gemma4();
+    config_set(&c, "global_head_dim", NULL);
+    config_set(&c, "per_layer_config", "{}");
+    hp = good(c, "final_logit_softcapping", "30", "rope_parameters",
+              "{\"full_attention\":{\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.3,\"rope_theta\":50000,"
+              "\"factor\":2},\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":3000}}");
+    assert_true(hp.ropes[0].n_turned == 4 && fabs(hp.ropes[0].factor - 2) < 1e-9 && hp.max_positions == 256);
+    assert_true(fabs(hp.ropes[0].theta - 50000) < 1e-6 && fabs(hp.ropes[1].theta - 3000) < 1e-6);
+    assert_true(fabs((double)hp.softcap - 30) < 1e-6 && !hp.layers[5].v_of_k);
+    lf_hparams_deinit(&hp);
+    c = config_gemma4();
+    config_set(&c, "enable_moe_block", "true");
+    config_set(&c, "num_experts", "8");
+    hp = good(c, "top_k_experts", "3", "moe_intermediate_size", "24");
+    assert_true(hp.n_experts == 8 && hp.experts_per_token == 3 && hp.expert_intermediate == 24);
+    assert_true(hp.layers[0].has_experts && hp.layers[7].has_experts && hp.intermediate == 96);
+    lf_hparams_deinit(&hp);
+}
+
+static void what_gemma4_has_not_yet_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value, *says;
+    } rows[] = {
+        {"global_head_dim", "64", "global_head_dim"},
+        {"global_head_dim", NULL, "global_head_dim"}, /* 512 */
+        {"per_layer_config", "{\"5\":{\"head_dim\":64}}", "per_layer_config"},
+        {"per_layer_config", "[]", "per_layer_config is an array"},
+        {"hidden_size_per_layer_input", "8", "hidden_size_per_layer_input"},
+        {"hidden_size_per_layer_input", NULL, "hidden_size_per_layer_input"}, /* 256 */
+        {"num_kv_shared_layers", "2", "num_kv_shared_layers"},
+        {"enable_moe_block", "true", "num_experts is missing"},
+        {"enable_moe_block", "1", "enable_moe_block"},
+        {"use_bidirectional_attention", "\"all\"", "use_bidirectional_attention"},
+        {"use_bidirectional_attention", "true", "use_bidirectional_attention"},
+        {"rope_scaling", "{\"rope_type\":\"linear\",\"factor\":8}", "rope_scaling"},
+        {"hidden_activation", "\"silu\"", "hidden_activation"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct config_text c = config_gemma4();
+        struct lf_hparams hp;
+        struct lf_err err = {0};
+        config_set(&c, rows[i].key, rows[i].value);
+        enum lf_status status = read_config(&c, &hp, &err);
+        if (status != LF_UNSUPPORTED && status != LF_CORRUPT) fail_msg("%s: %s", rows[i].key, lf_status_name(status));
+        if (!strstr(err.message, rows[i].says)) fail_msg("\"%s\" lacks \"%s\"", err.message, rows[i].says);
+    }
+    struct config_text c = config_gemma4();
+    struct lf_hparams hp;
+    struct lf_err err = {0};
+    config_set(&c, "attention_k_eq_v", "true");
+    config_set(&c, "num_key_value_heads", "2");
+    config_set(&c, "num_global_key_value_heads", "1");
+    assert_int_equal(read_config(&c, &hp, &err), LF_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "num_global_key_value_heads"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gemma3_has_layers_of_two_kinds_each_with_its_rope),
+        cmocka_unit_test(gemma3_has_defaults_for_what_its_files_leave_out),
+        cmocka_unit_test(what_contradicts_gemma3_is_refused_by_name),
+        cmocka_unit_test(gemma4_has_values_of_keys_and_a_last_layer_without_a_window),
+        cmocka_unit_test(what_gemma4_has_not_yet_is_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
