@@ -272,6 +272,8 @@ static struct lf_rope_cuda_args rope_args_of(const struct attn_cuda *a, const st
         .kv = p->kv->base,
         .norm_eps = p->norm_eps,
         .norm_whole_row = p->norm_whole_row && p->q_norm != NULL,
+        .v_norm = p->v_norm,
+        .v_of_k = p->v_of_k,
         .n_tokens = p->n_tokens,
         .n_heads = p->n_heads,
         .n_kv_heads = p->q_only ? 0 : p->kv->n_kv_heads,

@@ -85,8 +85,8 @@ int lf_qkv_cuda_setup(bool *fits)
 
 bool lf_qkv_cuda_supports(const struct lf_gemm_params *gemm, const struct lf_rope_cuda_args *rope)
 {
-    return lf_cuda_gemv_supports(gemm) && !rope->q_norm && rope->rotary_dim == rope->head_dim &&
-           rope->head_dim % GEMV_TILE == 0;
+    return lf_cuda_gemv_supports(gemm) && !rope->q_norm && !rope->v_norm && !rope->v_of_k &&
+           rope->rotary_dim == rope->head_dim && rope->head_dim % GEMV_TILE == 0;
 }
 
 int lf_qkv_cuda(const struct lf_gemm_params *gemm, const struct lf_rope_cuda_args *rope, int n_blocks, void *stream)

@@ -153,6 +153,17 @@ template <int H> LF_GPU_FN void scale_head(head_words<H> &h, float by)
     for (int i = 0; i < h.REST_WORDS; i++) h.rest[i] = make_float2(h.rest[i].x * by, h.rest[i].y * by);
 }
 
+/* Heads of a row of qkv, and which of them a head that is written comes from. */
+LF_GPU_FN int n_stored_heads(const lf_rope_cuda_args &p)
+{
+    return p.n_heads + (p.v_of_k ? 1 : 2) * p.n_kv_heads;
+}
+
+LF_GPU_FN int stored_head(const lf_rope_cuda_args &p, int head)
+{
+    return p.v_of_k && head >= p.n_heads + p.n_kv_heads ? head - p.n_kv_heads : head;
+}
+
 /* What a position does to a head of queries or keys. */
 template <int H>
 LF_GPU_FN void turn_head(head_words<H> &h, const lf_rope_cuda_args &p, const rope_slot &at, int head, int half)
@@ -171,7 +182,8 @@ __global__ void __launch_bounds__(THREADS) rope_append(const __grid_constant__ l
     wait_predecessor();
     if (head >= n_heads) return;
     head_words<H> h;
-    load_head<T>(h, (const uint32_t *)p.qkv + ((size_t)row * n_heads + head) * words, half, rest);
+    size_t from = (size_t)row * n_stored_heads(p) + stored_head(p, head);
+    load_head<T>(h, (const uint32_t *)p.qkv + from * words, half, rest);
     rope_slot at = find_slot(p, row);
     if (!at.valid) return;
 
@@ -182,6 +194,8 @@ __global__ void __launch_bounds__(THREADS) rope_append(const __grid_constant__ l
         const float *norm = head < p.n_heads ? p.q_norm : p.k_norm;
         if (norm) norm_head(h, norm, head_factor(h, p.norm_eps, half, rest), half, rest);
         turn_head(h, p, at, head, half);
+    } else if (p.v_norm) {
+        scale_head(h, head_factor(h, p.norm_eps, half, rest));
     }
     store_head<T>(to, h, half, rest);
 }
@@ -203,7 +217,7 @@ __global__ void __launch_bounds__(ROW_THREADS) rope_append_row(const __grid_cons
 {
     int n_heads = p.n_heads + 2 * p.n_kv_heads, n_turned = p.n_heads + p.n_kv_heads, row = blockIdx.x;
     int half = p.rotary_dim / 4, rest = (p.head_dim - p.rotary_dim) / 2, words = p.head_dim / 2;
-    const uint32_t *x = (const uint32_t *)p.qkv + (size_t)row * n_heads * words;
+    const uint32_t *x = (const uint32_t *)p.qkv + (size_t)row * n_stored_heads(p) * words;
     start_successor();
     wait_predecessor();
     rope_slot at = find_slot(p, row);
@@ -212,12 +226,14 @@ __global__ void __launch_bounds__(ROW_THREADS) rope_append_row(const __grid_cons
     float k_factor = row_factor<T>(x + p.n_heads * words, p.n_kv_heads * words, p.norm_eps);
     for (int head = threadIdx.x / WARP; head < n_heads; head += ROW_WARPS) {
         head_words<H> h;
-        load_head<T>(h, x + head * words, half, rest);
+        load_head<T>(h, x + stored_head(p, head) * words, half, rest);
         if (head < n_turned) {
             bool is_query = head < p.n_heads;
             const float *norm = is_query ? p.q_norm + head * p.head_dim : p.k_norm + (head - p.n_heads) * p.head_dim;
             norm_head(h, norm, is_query ? q_factor : k_factor, half, rest);
             turn_head(h, p, at, head, half);
+        } else if (p.v_norm) {
+            scale_head(h, head_factor(h, p.norm_eps, half, rest));
         }
         store_head<T>((uint32_t *)rope_target<T>(p, at, row, head), h, half, rest);
     }

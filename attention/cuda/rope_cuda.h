@@ -17,7 +17,7 @@ extern "C" {
 /* All pointers are device addresses. Pages are in the order LF_KV_ROWS, in the type of the activations. */
 struct lf_rope_cuda_args {
     void *q_out;                              /* [n_tokens, n_heads, head_dim] */
-    const void *qkv;                          /* [n_tokens, (n_heads + 2 · n_kv_heads) · head_dim] */
+    const void *qkv;                          /* [n_tokens, (n_heads + 2 · n_kv_heads) · head_dim]; see v_of_k */
     const float *q_norm, *k_norm;             /* [head_dim] each, or both NULL; see norm_whole_row */
     const float *table;                       /* [positions, rotary_dim / 2, 2]: cos, sin (rope.h) */
     const float *q_scale;                     /* [positions] or NULL: queries times it, once rotated */
@@ -27,6 +27,7 @@ struct lf_rope_cuda_args {
     void *kv;                                 /* block 0 */
     float norm_eps;
     bool norm_whole_row; /* one norm of all heads: q_norm [n_heads · head_dim], k_norm [n_kv_heads · head_dim] */
+    bool v_norm, v_of_k; /* as of lf_rope_append_params: with the latter qkv has n_kv_heads less */
     int32_t n_tokens;    /* of the launch: the step's tokens or the graph's bucket */
     int32_t n_heads, n_kv_heads, head_dim, rotary_dim;
     int32_t block_pages, layer;
@@ -40,7 +41,7 @@ int lf_rope_append_cuda_setup(void);                             /* loads the ke
 int lf_rope_append_cuda(const struct lf_rope_cuda_args *args, void *stream);
 
 /* qkv_cuda.cu: the GEMM whose y is qkv and lf_rope_append_cuda at once, the same bits; args->qkv and gemm->y are not
- * touched. For few tokens, without QK norm, all channels rotated. *fits: a block may have the shared memory. */
+ * touched. For few tokens, without norms, all channels rotated. *fits: a block may have the shared memory. */
 int lf_qkv_cuda_setup(bool *fits);
 bool lf_qkv_cuda_supports(const struct lf_gemm_params *gemm, const struct lf_rope_cuda_args *args);
 /* n_blocks: of the grid at most. */

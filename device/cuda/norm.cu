@@ -22,7 +22,7 @@ template <> LF_GPU_MEMBER void store_four<float>(float *out, int at, float4 y)
     ((float4 *)out)[at] = y;
 }
 
-/* IS_PLAIN: there is a weight and no residual. T may be float. */
+/* IS_PLAIN: there is a weight, and neither a residual nor a scale. T may be float. */
 template <class T, bool IS_PLAIN> __global__ void __launch_bounds__(MAX_THREADS) rmsnorm_vec(const lf_rmsnorm_params p)
 {
     int n_vecs = p.dim / 4;
@@ -44,7 +44,7 @@ template <class T, bool IS_PLAIN> __global__ void __launch_bounds__(MAX_THREADS)
         x[i] = at < n_vecs ? in[at] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         sum += x[i].x * x[i].x + x[i].y * x[i].y + x[i].z * x[i].z + x[i].w * x[i].w;
     }
-    float scale = 1.0f / sqrtf(block_sum(sum) / (float)p.dim + p.eps);
+    float scale = 1.0f / sqrtf(block_sum(sum) / (float)p.dim + p.eps), by = !IS_PLAIN && p.scale ? *p.scale : 1.0f;
     T *out = (T *)p.out + (size_t)blockIdx.x * p.dim;
 #pragma unroll
     for (int i = 0; i < MAX_VECS; i++) {
@@ -56,6 +56,7 @@ template <class T, bool IS_PLAIN> __global__ void __launch_bounds__(MAX_THREADS)
             float4 r = residual[at];
             y = make_float4(y.x + r.x, y.y + r.y, y.z + r.z, y.w + r.w);
         }
+        if (!IS_PLAIN) y = make_float4(y.x * by, y.y * by, y.z * by, y.w * by);
         store_four<T>(out, at, y);
     }
 }
@@ -68,10 +69,11 @@ template <class T, bool IS_PLAIN> __global__ void __launch_bounds__(MAX_THREADS)
     wait_predecessor();
     float sum = 0.0f;
     for (int i = threadIdx.x; i < p.dim; i += blockDim.x) sum += in[i] * in[i];
-    float scale = 1.0f / sqrtf(block_sum(sum) / (float)p.dim + p.eps);
+    float scale = 1.0f / sqrtf(block_sum(sum) / (float)p.dim + p.eps), by = !IS_PLAIN && p.scale ? *p.scale : 1.0f;
     for (int i = threadIdx.x; i < p.dim; i += blockDim.x) {
         float y = in[i] * scale * (IS_PLAIN || p.weight ? p.weight[i] : 1.0f);
         if (!IS_PLAIN && p.residual) y += residual[i];
+        if (!IS_PLAIN) y *= by;
         out[i] = from_float<T>(y);
     }
 }
@@ -101,7 +103,8 @@ int lf_cuda_rmsnorm(const struct lf_rmsnorm_params *p, struct lf_cuda_launch how
     if (p->n_tokens == 0) return 0;
     int threads = (p->dim / ELEMS_PER_THREAD + WARP - 1) / WARP * WARP;
     threads = max((int)WARP, min(threads, (int)MAX_THREADS));
-    bool is_vec = p->dim % 4 == 0 && p->dim <= threads * 4 * MAX_VECS, is_plain = p->weight && !p->residual;
+    bool is_vec = p->dim % 4 == 0 && p->dim <= threads * 4 * MAX_VECS,
+         is_plain = p->weight && !p->residual && !p->scale;
     auto kernel = p->out_float ? find_kernel<float>(is_plain, is_vec)
                   : how.fp16   ? find_kernel<fp16>(is_plain, is_vec)
                                : find_kernel<bf16>(is_plain, is_vec);

@@ -63,7 +63,7 @@ static void embed(struct lf_device *dev, const struct lf_embed_params *p)
 static void rmsnorm(struct lf_device *dev, const struct lf_rmsnorm_params *p)
 {
     LF_ASSERT(p->n_tokens >= 0 && p->dim > 0 && p->out != p->x);
-    LF_ASSERT((p->residual == NULL || p->out_float) && p->scale == NULL);
+    LF_ASSERT((p->residual == NULL && p->scale == NULL) || p->out_float);
     if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_rmsnorm(p, lf_cuda_launch(dev)), "rmsnorm");
 }
 

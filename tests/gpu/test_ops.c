@@ -342,13 +342,13 @@ static void embed_widens_and_scales_rows_of_the_table(void **state)
 /* in_place: out is the residual */
 struct norm_case {
     int n_tokens, dim;
-    bool weight, residual, out_float, in_place;
+    bool weight, residual, out_float, in_place, scale;
 };
 
 /* x, weight, residual and out of a case, and what they hold. */
 struct norm_data {
-    struct gpu_tensor x, weight, residual, out;
-    float *x_values, *weight_values, *residual_values;
+    struct gpu_tensor x, weight, residual, scale, out;
+    float *x_values, *weight_values, *residual_values, *scale_value;
 };
 
 static void check_norm(const struct norm_case *c, const struct norm_data *d, const float *got, const float *on_cpu)
@@ -361,8 +361,9 @@ static void check_norm(const struct norm_case *c, const struct norm_data *d, con
         for (size_t i = 0; i < dim; i++) {
             size_t at = r * dim + i;
             double normed = (double)d->x_values[at] * scale * (c->weight ? (double)d->weight_values[i] : 1.0);
-            double expected = normed + (c->residual ? (double)d->residual_values[at] : 0.0);
-            double allowed = fabs(normed) * ((double)dim + 8) * ldexp(1.0, -24);
+            double by = c->scale ? (double)*d->scale_value : 1.0;
+            double expected = by * (normed + (c->residual ? (double)d->residual_values[at] : 0.0));
+            double allowed = fabs(by * normed) * ((double)dim + 8) * ldexp(1.0, -24) + fabs(expected) * ldexp(1.0, -23);
             allowed += gpu_rounding(c->out_float ? LF_F32 : gpu_act, fabs(expected) + allowed);
             if (!(fabs((double)got[at] - expected) <= allowed) ||
                 !(fabs((double)got[at] - (double)on_cpu[at]) <= 2.0 * allowed))
@@ -380,6 +381,7 @@ static void run_norm_case(const struct norm_case *c, uint64_t *seed)
     d.x = gpu_random(LF_F32, seed, n, c->n_tokens % 2 ? 1.0f : 1e3f, &d.x_values);
     d.weight = gpu_random(LF_F32, seed, dim, 1.0f, &d.weight_values);
     d.residual = gpu_random(LF_F32, seed, n, 3.0f, &d.residual_values);
+    d.scale = gpu_random(LF_F32, seed, 1, 1.0f, &d.scale_value);
     d.out = gpu_poisoned(c->out_float ? LF_F32 : gpu_act, n);
     const struct gpu_tensor *out = c->in_place ? &d.residual : &d.out;
     struct lf_rmsnorm_params p = {.out = out->ptr,
@@ -389,21 +391,25 @@ static void run_norm_case(const struct norm_case *c, uint64_t *seed)
                                   .n_tokens = c->n_tokens,
                                   .dim = c->dim,
                                   .residual = c->residual ? (float *)(void *)d.residual.ptr : NULL,
-                                  .out_float = c->out_float};
+                                  .out_float = c->out_float,
+                                  .scale = c->scale ? (float *)(void *)d.scale.ptr : NULL};
     gpu_ops->rmsnorm(gpu, &p);
     float *got = gpu_read(out), *on_cpu = fixture_alloc(n * sizeof(float));
     p.out = on_cpu;
     p.x = d.x_values;
     p.weight = c->weight ? d.weight_values : NULL;
     p.residual = c->residual ? d.residual_values : NULL;
+    p.scale = c->scale ? d.scale_value : NULL;
     lf_device_ops(cpu)->rmsnorm(cpu, &p);
     check_norm(c, &d, got, on_cpu);
     free(on_cpu);
     free(got);
     gpu_free(&d.out);
+    gpu_free(&d.scale);
     gpu_free(&d.residual);
     gpu_free(&d.weight);
     gpu_free(&d.x);
+    free(d.scale_value);
     free(d.residual_values);
     free(d.weight_values);
     free(d.x_values);
@@ -420,7 +426,9 @@ static void rmsnorm_is_right(void **state)
                                              {.weight = false, .out_float = true},
                                              {.weight = true, .out_float = true, .residual = true},
                                              {.weight = false, .out_float = true, .residual = true},
-                                             {.weight = true, .out_float = true, .residual = true, .in_place = true}};
+                                             {.weight = true, .out_float = true, .residual = true, .in_place = true},
+                                             {.weight = true, .out_float = true, .residual = true, .scale = true},
+                                             {.weight = true, .out_float = true, .scale = true}};
     for (size_t s = 0; s < LF_N_ELEMS(dims); s++) {
         for (size_t k = 0; k < LF_N_ELEMS(kinds); k++) {
             struct norm_case c = kinds[k];

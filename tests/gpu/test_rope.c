@@ -13,7 +13,7 @@ enum { MAX_SEQS = 40, MAX_BLOCKS = 8, N_LAYERS = 2, LAYER = 1, REPEATS = 200 };
 
 struct shape {
     int n_heads, n_kv_heads, head_dim, rotary_dim;
-    bool norm, whole_row, q_scale;
+    bool norm, whole_row, q_scale, v_norm, v_of_k;
 };
 
 struct seq {
@@ -34,7 +34,7 @@ struct step {
 
 static size_t row_elems(const struct shape *s)
 {
-    return (size_t)(s->n_heads + 2 * s->n_kv_heads) * (size_t)s->head_dim;
+    return (size_t)(s->n_heads + (s->v_of_k ? 1 : 2) * s->n_kv_heads) * (size_t)s->head_dim;
 }
 
 static size_t page_elems(const struct shape *s)
@@ -120,6 +120,8 @@ static void make_step(struct step *st, const struct shape *shape, uint64_t *seed
                                           .table = (const float *)(void *)st->table.ptr,
                                           .q_scale = shape->q_scale ? (const float *)(void *)st->q_scale.ptr : NULL,
                                           .norm_whole_row = shape->whole_row,
+                                          .v_norm = shape->v_norm,
+                                          .v_of_k = shape->v_of_k,
                                           .kv = st->kv.ptr,
                                           .norm_eps = 1e-6f,
                                           .n_tokens = st->bucket_rows,
@@ -197,6 +199,15 @@ static void check_head(const float *got, const double *want, const struct shape 
     }
 }
 
+/* V with its norm, or as it is. */
+static void value_in_double(double *out, const float *x, const struct shape *s)
+{
+    double squares = 0.0;
+    for (int i = 0; i < s->head_dim; i++) squares += (double)x[i] * (double)x[i];
+    double factor = s->v_norm ? 1.0 / sqrt(squares / s->head_dim + (double)1e-6f) : 1.0;
+    for (int i = 0; i < s->head_dim; i++) out[i] = (double)x[i] * factor;
+}
+
 /* ---- the plain C twin: the same step into pages of a CPU ---- */
 
 static float *append_on_cpu(const struct step *st, struct lf_kv_view *kv)
@@ -218,6 +229,8 @@ static float *append_on_cpu(const struct step *st, struct lf_kv_view *kv)
                                       .table = st->table_values,
                                       .q_scale = s->q_scale ? st->q_scale_values : NULL,
                                       .norm_whole_row = s->whole_row,
+                                      .v_norm = s->v_norm,
+                                      .v_of_k = s->v_of_k,
                                       .rotary_dim = s->rotary_dim,
                                       .n_heads = s->n_heads,
                                       .kv = kv,
@@ -259,7 +272,7 @@ static void check_row(const struct step *st, const struct seq *q, int r, float *
         for (size_t i = 0; i < dim; i++) got[i] = NAN;
     }
     for (int h = 0; h < s->n_kv_heads; h++) {
-        const float *k = x + (size_t)(s->n_heads + h) * dim, *v = k + (size_t)s->n_kv_heads * dim;
+        const float *k = x + (size_t)(s->n_heads + h) * dim, *v = s->v_of_k ? k : k + (size_t)s->n_kv_heads * dim;
         float *got_k = kv + page_at(s, block, 0, h) + (size_t)slot * dim;
         float *got_v = kv + page_at(s, block, 1, h) + (size_t)slot * dim;
         const float *cpu_page = lf_kv_page(cpu_kv, block, LAYER, LF_KV_K, h);
@@ -268,7 +281,9 @@ static void check_row(const struct step *st, const struct seq *q, int r, float *
         check_head(got_k, want, s);
         for (int i = 0; i < s->head_dim; i++) want[i] = (double)cpu_page[lf_kv_k_index(cpu_kv, slot, i)];
         check_head(got_k, want, s);
-        assert_memory_equal(got_v, v, dim * sizeof(float));
+        if (!s->v_norm) assert_memory_equal(got_v, v, dim * sizeof(float));
+        value_in_double(want, v, s);
+        check_head(got_v, want, s);
         for (size_t i = 0; i < dim; i++) got_k[i] = got_v[i] = NAN;
     }
 }
@@ -311,6 +326,11 @@ static const struct shape shapes[] = {
     {2, 1, 512, 512, .norm = true, .whole_row = true},
     {8, 2, 128, 128, .q_scale = true},
     {3, 1, 64, 32, .norm = true, .q_scale = true},
+    /* norms of values, values of keys */
+    {4, 2, 256, 256, .norm = true, .v_norm = true},
+    {2, 1, 512, 512, .norm = true, .v_norm = true, .v_of_k = true},
+    {3, 1, 64, 64, .v_norm = true, .v_of_k = true},
+    {4, 4, 96, 48, .norm = true, .whole_row = true, .v_norm = true, .v_of_k = true},
 };
 
 /* ---- tests ---- */
