@@ -81,7 +81,11 @@ def scratch_bytes(lib, head_dim, n_sms):
 def supports(lib, kernel, head_dim):
     if not has(lib, kernel):
         raise SystemExit(f"the library has no {kernel}: was it built for another GPU?")
-    f = launcher(lib, kernel + "_supports")
+    return takes(lib, kernel, head_dim)
+
+
+def takes(lib, name, head_dim):
+    f = launcher(lib, name + "_supports")
     f.restype = ct.c_bool
     return f(head_dim)
 
@@ -191,7 +195,7 @@ class Step:
                  n_partial=None, split=None, recorded=False, prefill="prefill_mma"):
         self.lib, self.store, self.entries = lib, store, entries
         self.window, self.softcap, self.sinks = window, softcap, sinks
-        wide = supports(lib, "wide", store.d)
+        wide = takes(lib, "wide", store.d)
         self.prefill_kernel, self.decode_kernel = ("prefill_wide", "decode_wide") if wide else (prefill, "decode_mma")
         self.scale = store.d ** -0.5
         n_sms = n_sms or n_sms_here()
