@@ -19,9 +19,12 @@
  * tensor cores. Registers: 128 sums a thread of the consumers. Shared memory: four steps of 48 KiB or six of 32, and
  * the list. Needs
  * sm_90a, n_in and n_out divisible by 8. Any shape: expert_rows.cu. */
+#include <limits.h>
+
 #include "device/cuda/elem.cuh"
 #include "device/cuda/expert_list.cuh"
 #include "device/cuda/launch.cuh"
+#include "device/cuda/ptx_cluster.cuh"
 #include "device/cuda/ptx_copy.cuh"
 #include "device/cuda/ptx_tma.cuh"
 #include "device/cuda/ptx_wgmma.cuh"
@@ -34,9 +37,7 @@ enum {
     GEMM_THREADS = (1 + N_CONSUMERS) * GROUP_THREADS,
     HALF_ROWS = 64, /* of a consumer */
     TILE_ROWS = N_CONSUMERS * HALF_ROWS,
-    COLUMNS_MOST = 256, /* of a tile; or half as many */
-    FEW_ROWS = 64,      /* of an expert, on average, for which half as many are better */
-    STEP = 64,          /* of the depth */
+    STEP = 64, /* of the depth */
     ROW_BYTES = STEP * 2,
     HALF_BYTES = HALF_ROWS * ROW_BYTES,
     X_BYTES = TILE_ROWS * ROW_BYTES,
@@ -47,15 +48,50 @@ enum {
 };
 static_assert(ROWS_APART % 8 == 0, "the swizzle of a thread's rows is one and the same");
 
-using tile_list = expert_list<TILE_ROWS>;
+/* Tiles of so many columns, computed by so many CTAs of a cluster. */
+template <int COLUMNS, int CTAS> struct gemm_shape {
+    static constexpr int ROWS = CTAS * TILE_ROWS, N_SLOTS = COLUMNS == 256 ? 4 : 6;
+    static constexpr int W_BYTES = COLUMNS * ROW_BYTES, W_ROWS = COLUMNS / CTAS; /* W_ROWS: that a CTA brings */
+    static_assert(LAG + 1 < N_SLOTS && CTAS <= 2, "slots that are neither under way nor published");
 
-template <int COLUMNS> struct gemm_smem {
-    static constexpr int N_SLOTS = COLUMNS == COLUMNS_MOST ? 4 : 6, W_BYTES = COLUMNS * ROW_BYTES;
-    static_assert(LAG + 1 < N_SLOTS, "slots that are neither under way nor published");
-    alignas(1024) char x[N_SLOTS][X_BYTES];
-    alignas(1024) char w[N_SLOTS][W_BYTES];
-    uint64_t full[N_SLOTS], empty[N_SLOTS];
-    tile_list list;
+    struct memory {
+        alignas(1024) char x[N_SLOTS][X_BYTES];
+        alignas(1024) char w[N_SLOTS][W_BYTES];
+        uint64_t full[N_SLOTS], empty[N_SLOTS];
+        expert_list<ROWS> list;
+    };
+
+    /* Where a role is in the ring. */
+    struct cursor {
+        int slot, parity;
+
+        LF_GPU_MEMBER void advance()
+        {
+            if (++slot < N_SLOTS) return;
+            slot = 0;
+            parity ^= 1;
+        }
+    };
+
+    LF_GPU_MEMBER static int rank()
+    {
+        return CTAS == 2 ? (int)cluster_ctarank() : 0;
+    }
+
+    LF_GPU_MEMBER static expert_walk<ROWS> walk(const memory &smem, int column_tiles)
+    {
+        return {smem.list, column_tiles, (int)blockIdx.x / CTAS, (int)gridDim.x / CTAS};
+    }
+
+    /* A pair's rows are dealt out, as many halves to each. */
+    LF_GPU_MEMBER static expert_tile part_of(expert_tile tile)
+    {
+        if (CTAS == 1) return tile;
+        int n_first = tile.n_rows > TILE_ROWS ? TILE_ROWS : HALF_ROWS, n = tile.n_rows;
+        tile.row += rank() * n_first;
+        tile.n_rows = rank() == 0 ? min(n, n_first) : max(0, n - n_first);
+        return tile;
+    }
 };
 
 struct gemm_args {
@@ -64,20 +100,8 @@ struct gemm_args {
     const char *x; /* by token */
     const int32_t *rows, *first;
     int n_in, n_out, n_experts, k;
-    int column_tiles, n_steps;
+    int columns, column_tiles, n_steps; /* columns: of a tile */
     bool y_float;
-};
-
-/* Where a role is in the ring. */
-template <int N_SLOTS> struct ring_cursor {
-    int slot, parity;
-
-    LF_GPU_MEMBER void advance()
-    {
-        if (++slot < N_SLOTS) return;
-        slot = 0;
-        parity ^= 1;
-    }
 };
 
 /* The thread's rows of a tile, by token: rows apart, where they begin in x. */
@@ -95,12 +119,11 @@ struct gathered_rows {
     }
 };
 
-template <bool BY_TOKEN, int COLUMNS> struct producer {
-    using memory = gemm_smem<COLUMNS>;
-    using cursor = ring_cursor<memory::N_SLOTS>;
+template <class SHAPE, bool BY_TOKEN> struct producer {
+    using cursor = typename SHAPE::cursor;
 
     const gemm_args &args;
-    memory &smem;
+    typename SHAPE::memory &smem;
     const CUtensorMap *x_map, *w_map;
     int thread; /* of the warpgroup */
     cursor ring, done;
@@ -112,11 +135,17 @@ template <bool BY_TOKEN, int COLUMNS> struct producer {
         return shared_address(&smem.full[at.slot]);
     }
 
+    /* bytes: of the step, all that comes by the copy engine, from the other CTA of a pair too. */
     LF_GPU_MEMBER void bring_weights(const expert_tile &tile, int step, int bytes) const
     {
+        int first = SHAPE::rank() * SHAPE::W_ROWS, depth = step * STEP,
+            column = tile.column_tile * args.columns + first;
+        uint32_t dst = shared_address(smem.w[ring.slot]) + first * ROW_BYTES;
         mbarrier_arrive_expect_tx(full(ring), bytes);
-        cp_async_bulk_tensor_3d(shared_address(smem.w[ring.slot]), w_map, full(ring), step * STEP,
-                                tile.column_tile * COLUMNS, tile.expert);
+        if constexpr (SHAPE::ROWS > TILE_ROWS)
+            cp_async_bulk_tensor_3d_multicast(dst, w_map, full(ring), depth, column, tile.expert, 3);
+        else
+            cp_async_bulk_tensor_3d(dst, w_map, full(ring), depth, column, tile.expert);
     }
 
     /* Of rows by token, copied: says that the oldest step is there. */
@@ -149,11 +178,11 @@ template <bool BY_TOKEN, int COLUMNS> struct producer {
     {
         mbarrier_try_wait_parity(shared_address(&smem.empty[ring.slot]), ring.parity ^ 1);
         if constexpr (BY_TOKEN) {
-            if (thread == 0) bring_weights(tile, step, memory::W_BYTES);
+            if (thread == 0) bring_weights(tile, step, SHAPE::W_BYTES);
             gather(step);
         } else {
-            int n_halves = tile.n_rows > HALF_ROWS ? 2 : 1;
-            bring_weights(tile, step, memory::W_BYTES + n_halves * HALF_BYTES);
+            int n_halves = (tile.n_rows + HALF_ROWS - 1) / HALF_ROWS;
+            bring_weights(tile, step, SHAPE::W_BYTES + n_halves * HALF_BYTES);
             for (int h = 0; h < n_halves; h++)
                 cp_async_bulk_tensor_2d(shared_address(smem.x[ring.slot]) + h * HALF_BYTES, x_map, full(ring),
                                         step * STEP, tile.row + h * HALF_ROWS);
@@ -163,9 +192,9 @@ template <bool BY_TOKEN, int COLUMNS> struct producer {
 
     LF_GPU_MEMBER void run()
     {
-        int n_tiles = smem.list.n_tiles(args.column_tiles), at = 0;
-        for (int i = blockIdx.x; i < n_tiles; i += gridDim.x) {
-            expert_tile tile = smem.list.find(i, args.column_tiles, at);
+        auto walk = SHAPE::walk(smem, args.column_tiles);
+        for (expert_tile all; walk.take(all);) {
+            expert_tile tile = SHAPE::part_of(all);
             if constexpr (BY_TOKEN) rows.find(args, tile, thread);
             for (int step = 0; step < args.n_steps; step++) bring(tile, step);
         }
@@ -175,13 +204,13 @@ template <bool BY_TOKEN, int COLUMNS> struct producer {
 };
 
 /* One consumer warpgroup. Row half h of a thread is row 64 · group + 16 · warp + lane / 4 + 8h of the tile. */
-template <class T, int COLUMNS> struct consumer {
-    using memory = gemm_smem<COLUMNS>;
+template <class T, class SHAPE> struct consumer {
+    static constexpr int COLUMNS = SHAPE::W_BYTES / ROW_BYTES, N_CTAS = SHAPE::ROWS / TILE_ROWS;
 
     const gemm_args &args;
-    memory &smem;
+    typename SHAPE::memory &smem;
     int group, warp, lane;
-    ring_cursor<memory::N_SLOTS> ring;
+    typename SHAPE::cursor ring;
     float sums[COLUMNS / 2];
 
     LF_GPU_MEMBER int take_slot()
@@ -192,17 +221,22 @@ template <class T, int COLUMNS> struct consumer {
         return slot;
     }
 
-    /* Each warp for itself. */
+    /* Each warp for itself, at both CTAs of a pair: the slot is filled from both. */
     LF_GPU_MEMBER void release_slot(int slot) const
     {
-        if (lane == 0) mbarrier_arrive(shared_address(&smem.empty[slot]));
+        uint32_t bar = shared_address(&smem.empty[slot]);
+        if constexpr (N_CTAS == 2) {
+            if (lane < N_CTAS) mbarrier_arrive_cluster(bar, lane);
+        } else if (lane == 0) {
+            mbarrier_arrive(bar);
+        }
     }
 
     /* sums += x · wᵀ of a step, started. */
     LF_GPU_MEMBER void start(int slot)
     {
         uint32_t x = wgmma_descriptor_low(shared_address(smem.x[0]), 16) + (slot * X_BYTES + group * HALF_BYTES) / 16;
-        uint32_t w = wgmma_descriptor_low(shared_address(smem.w[0]), 16) + slot * (memory::W_BYTES / 16);
+        uint32_t w = wgmma_descriptor_low(shared_address(smem.w[0]), 16) + slot * (SHAPE::W_BYTES / 16);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < STEP / 16; i++)
@@ -268,9 +302,9 @@ template <class T, int COLUMNS> struct consumer {
 
     LF_GPU_MEMBER void run()
     {
-        int n_tiles = smem.list.n_tiles(args.column_tiles), at = 0;
-        for (int i = blockIdx.x; i < n_tiles; i += gridDim.x) {
-            expert_tile tile = smem.list.find(i, args.column_tiles, at);
+        auto walk = SHAPE::walk(smem, args.column_tiles);
+        for (expert_tile all; walk.take(all);) {
+            expert_tile tile = SHAPE::part_of(all);
             if (uniform(tile.n_rows) <= group * HALF_ROWS) {
                 pass();
                 continue;
@@ -281,18 +315,18 @@ template <class T, int COLUMNS> struct consumer {
     }
 };
 
-template <class T, bool BY_TOKEN, int COLUMNS>
+template <class T, bool BY_TOKEN, int COLUMNS, int CTAS>
 __global__ void __launch_bounds__(GEMM_THREADS, 1)
     expert_gemm(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map,
                 const __grid_constant__ gemm_args args)
 {
     extern __shared__ char raw[];
-    using memory = gemm_smem<COLUMNS>;
-    auto &smem = *(memory *)(((uintptr_t)raw + 1023) & ~(uintptr_t)1023);
+    using shape = gemm_shape<COLUMNS, CTAS>;
+    auto &smem = *(typename shape::memory *)(((uintptr_t)raw + 1023) & ~(uintptr_t)1023);
     if (threadIdx.x == 0) {
-        for (int i = 0; i < memory::N_SLOTS; i++) {
+        for (int i = 0; i < shape::N_SLOTS; i++) {
             mbarrier_init(shared_address(&smem.full[i]), BY_TOKEN ? 1 + GROUP_THREADS : 1);
-            mbarrier_init(shared_address(&smem.empty[i]), N_CONSUMERS * GROUP_WARPS);
+            mbarrier_init(shared_address(&smem.empty[i]), CTAS * N_CONSUMERS * GROUP_WARPS);
         }
         fence_mbarrier_init();
     }
@@ -300,18 +334,22 @@ __global__ void __launch_bounds__(GEMM_THREADS, 1)
     start_successor(); /* in this order: expert_gemv.cu says why */
     if (threadIdx.x / WARP == 1) smem.list.build(args.first, args.n_experts);
     __syncthreads();
+    if (CTAS > 1) barrier_cluster();
     int role = uniform((int)threadIdx.x / GROUP_THREADS);
     if (role == 0) {
         setmaxnreg_dec<72>();
         if (BY_TOKEN || threadIdx.x == 0) {
-            producer<BY_TOKEN, COLUMNS> self = {args, smem, &x_map, &w_map, (int)threadIdx.x, {0, 0}, {0, 0}, 0};
+            producer<shape, BY_TOKEN> self = {args, smem, &x_map, &w_map, (int)threadIdx.x, {0, 0}, {0, 0}, 0};
             self.run();
         }
     } else {
         setmaxnreg_inc<216>();
-        consumer<T, COLUMNS> self = {args, smem, role - 1, uniform((int)threadIdx.x % GROUP_THREADS / WARP), laneid()};
+        consumer<T, shape> self = {args, smem, role - 1, uniform((int)threadIdx.x % GROUP_THREADS / WARP), laneid()};
         self.run();
     }
+    if (CTAS == 1) return;
+    __syncwarp();
+    barrier_cluster(); /* the other one may still arrive here */
 }
 
 /* ---- host ---- */
@@ -322,21 +360,23 @@ static tensor_map_encoder encode_tiled; /* found by _setup */
 
 struct gemm_entry {
     int columns;
+    unsigned n_ctas; /* of a cluster */
     size_t smem_bytes;
+    int rows_most;              /* of an expert, on average, that it is for */
     gemm_kernel *kernels[2][2]; /* bf16, fp16; sorted, by token */
 };
 
-#define ENTRY(n)                                                                                                       \
+#define ENTRY(columns, ctas, rows_most)                                                                                \
     {                                                                                                                  \
-        n, sizeof(gemm_smem<n>) + 1024,                                                                                \
+        columns, ctas, sizeof(gemm_shape<columns, ctas>::memory) + 1024, rows_most,                                    \
         {                                                                                                              \
-            {expert_gemm<bf16, false, n>, expert_gemm<bf16, true, n>},                                                 \
+            {expert_gemm<bf16, false, columns, ctas>, expert_gemm<bf16, true, columns, ctas>},                         \
             {                                                                                                          \
-                expert_gemm<fp16, false, n>, expert_gemm<fp16, true, n>                                                \
+                expert_gemm<fp16, false, columns, ctas>, expert_gemm<fp16, true, columns, ctas>                        \
             }                                                                                                          \
         }                                                                                                              \
     }
-static const gemm_entry entries[] = {ENTRY(COLUMNS_MOST / 2), ENTRY(COLUMNS_MOST)};
+static const gemm_entry entries[LF_CUDA_EXPERT_TILES] = {ENTRY(128, 1, 64), ENTRY(256, 1, 320), ENTRY(256, 2, INT_MAX)};
 
 int lf_cuda_expert_gemm_sm90_setup(void)
 {
@@ -355,13 +395,14 @@ bool lf_cuda_expert_gemm_sm90_supports(const struct lf_expert_gemm_params *p)
            ((size_t)p->y | (size_t)p->bias) % 8 == 0 && x_bytes <= UINT32_MAX;
 }
 
-int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t expert_bytes, int n_blocks, int columns,
+int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t expert_bytes, int n_blocks, int tiles,
                              struct lf_cuda_launch how)
 {
     if (p->n_tokens == 0) return 0;
-    bool is_few = (int64_t)p->n_tokens * p->k <= (int64_t)p->w->n_experts * FEW_ROWS;
-    if (columns == 0) columns = is_few ? COLUMNS_MOST / 2 : COLUMNS_MOST;
-    const gemm_entry &entry = entries[columns == COLUMNS_MOST];
+    int64_t n_rows = (int64_t)p->n_tokens * p->k / p->w->n_experts;
+    const gemm_entry *entry = entries;
+    while (entry->rows_most < n_rows) entry++;
+    if (tiles >= 0) entry = &entries[tiles];
     gemm_args args = {};
     args.y = p->y;
     args.bias = p->bias;
@@ -372,7 +413,8 @@ int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t exper
     args.n_out = p->w->n_out;
     args.n_experts = p->w->n_experts;
     args.k = p->k;
-    args.column_tiles = (p->w->n_out + entry.columns - 1) / entry.columns;
+    args.column_tiles = (p->w->n_out + entry->columns - 1) / entry->columns;
+    args.columns = entry->columns;
     args.n_steps = (p->w->n_in + STEP - 1) / STEP;
     args.y_float = p->y_float;
 
@@ -380,7 +422,7 @@ int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t exper
     const cuuint64_t depth = (cuuint64_t)args.n_in;
     const cuuint64_t w_dims[3] = {depth, (cuuint64_t)args.n_out, (cuuint64_t)args.n_experts};
     const cuuint64_t w_strides[2] = {depth * 2, expert_bytes};
-    const cuuint32_t w_box[3] = {STEP, (cuuint32_t)entry.columns, 1};
+    const cuuint32_t w_box[3] = {STEP, (cuuint32_t)entry->columns / entry->n_ctas, 1};
     int rc = encode_tensor_map(encode_tiled, &w_map, how.fp16, p->w->data, 3, w_dims, w_strides, w_box);
     if (rc != 0) return rc;
     const cuuint64_t x_dims[2] = {depth, (cuuint64_t)p->n_tokens * (p->x_by_token ? 1 : (cuuint64_t)p->k)};
@@ -388,6 +430,8 @@ int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t exper
     rc = encode_tensor_map(encode_tiled, &x_map, how.fp16, p->x, 2, x_dims, w_strides, x_box);
     if (rc != 0) return rc;
 
-    gemm_kernel *kernel = entry.kernels[how.fp16][p->x_by_token];
-    return queue_kernel(kernel, {(unsigned)n_blocks, GEMM_THREADS, entry.smem_bytes}, how, x_map, w_map, args);
+    gemm_kernel *kernel = entry->kernels[how.fp16][p->x_by_token];
+    unsigned n_clusters = max((unsigned)n_blocks / entry->n_ctas, 1u);
+    launch_shape shape = {n_clusters * entry->n_ctas, GEMM_THREADS, entry->smem_bytes, entry->n_ctas};
+    return queue_kernel(kernel, shape, how, x_map, w_map, args);
 }

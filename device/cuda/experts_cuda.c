@@ -33,7 +33,7 @@ static int launch_gemm(const struct lf_device *dev, const struct lf_expert_gemm_
          may_gemv = cuda->has_expert_gemv && lf_cuda_expert_gemv_supports(p);
     if (is_few && may_gemv) return lf_cuda_expert_gemv(p, expert_bytes, n_sms, how);
     if (cuda->has_expert_gemm && lf_cuda_expert_gemm_sm90_supports(p))
-        return lf_cuda_expert_gemm_sm90(p, expert_bytes, n_sms, 0, how);
+        return lf_cuda_expert_gemm_sm90(p, expert_bytes, n_sms, -1, how);
     if (may_gemv) return lf_cuda_expert_gemv(p, expert_bytes, n_sms, how);
     return lf_cuda_expert_gemm_any(p, expert_bytes, how);
 }

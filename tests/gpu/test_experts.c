@@ -103,8 +103,9 @@ static struct gpu_tensor poisoned_y(const struct gemm_data *d)
 }
 
 /* The ways to compute it. */
-enum way { BY_TABLE, ANY, GEMV, HOPPER_128, HOPPER_256, N_WAYS };
-static const char *const way_names[] = {"the table", "any", "GEMV", "Hopper, 128 columns", "Hopper, 256 columns"};
+enum way { BY_TABLE, ANY, GEMV, HOPPER_128, HOPPER_256, HOPPER_PAIRS, N_WAYS };
+static const char *const way_names[] = {"the table",           "any",          "GEMV", "Hopper, 128 columns",
+                                        "Hopper, 256 columns", "Hopper, pairs"};
 
 static bool way_supports(enum way way, const struct lf_expert_gemm_params *p)
 {
@@ -124,8 +125,9 @@ static char *gemm_raw(const struct gemm_data *d, enum way way)
     if (way == BY_TABLE) gpu_ops->expert_gemm(gpu, &p);
     if (way == ANY) rc = lf_cuda_expert_gemm_any(&p, expert_bytes, how);
     if (way == GEMV) rc = lf_cuda_expert_gemv(&p, expert_bytes, n_sms, how);
-    if (way == HOPPER_128) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, 128, how);
-    if (way == HOPPER_256) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, 256, how);
+    if (way == HOPPER_128) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, 0, how);
+    if (way == HOPPER_256) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, 1, how);
+    if (way == HOPPER_PAIRS) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, 2, how);
     assert_int_equal(rc, 0);
     char *raw = gpu_read_raw(&y);
     gpu_free(&y);
@@ -354,7 +356,7 @@ static void rows_are_the_same_in_every_batch_of_their_size(void **state)
     (void)state;
     uint64_t seed = 5;
     static const int shapes[][4] = {{128, 8, 2048, 96}, {8, 2, 768, 264}, {32, 4, 360, 1000}};
-    static const int most[] = {16, 400}, least[] = {1, 17};
+    static const int most[] = {16, 700}, least[] = {1, 17};
     for (size_t s = 0; s < LF_N_ELEMS(shapes) * 2; s++) {
         const int *shape = shapes[s / 2];
         struct gemm_shape c = {.n_tokens = most[s % 2],

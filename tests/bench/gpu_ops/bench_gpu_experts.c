@@ -98,7 +98,7 @@ static void call_copy(struct lf_device *dev, const void *ctx, int call_idx)
 
 /* ---- a layer's ops ---- */
 
-enum way { BY_TABLE, GEMV, HOPPER_128, HOPPER_256, DENSE };
+enum way { BY_TABLE, GEMV, HOPPER_128, HOPPER_256, HOPPER_PAIRS, DENSE };
 
 struct op {
     const struct bench *b;
@@ -176,8 +176,9 @@ static void call_gemm(struct lf_device *dev, const void *ctx, int call_idx)
     int n_sms = lf_device_info(dev)->n_sms, rc = 0;
     if (op->way == BY_TABLE) lf_device_ops(dev)->expert_gemm(dev, &p);
     if (op->way == GEMV) rc = lf_cuda_expert_gemv(&p, expert_bytes, n_sms, lf_cuda_launch(dev));
-    if (op->way == HOPPER_128) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, 128, lf_cuda_launch(dev));
-    if (op->way == HOPPER_256) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, 256, lf_cuda_launch(dev));
+    if (op->way == HOPPER_128) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, 0, lf_cuda_launch(dev));
+    if (op->way == HOPPER_256) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, 1, lf_cuda_launch(dev));
+    if (op->way == HOPPER_PAIRS) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, 2, lf_cuda_launch(dev));
     lf_cuda_check(dev, rc, "GEMM of experts");
 }
 
@@ -204,7 +205,7 @@ static void report(const struct bench *b, const struct op *op, const char *name,
                    double bytes, double flops, double dense_us)
 {
     double gbs = bytes / us * 1e-3, tflops = flops / us * 1e-6;
-    printf("%-14s %5d %-8s %-10s %10.2f us %7.0f GB/s %5.1f%%", op->s->name, op->n_tokens, name, way, us, gbs,
+    printf("%-14s %5d %-8s %-12s %10.2f us %7.0f GB/s %5.1f%%", op->s->name, op->n_tokens, name, way, us, gbs,
            100.0 * gbs / b->copy_gbs);
     if (flops > 0) printf(" %7.1f TFLOP/s %6.1f%%", tflops, 100.0 * dense_us / us);
     printf("\n");
@@ -230,11 +231,11 @@ static double experts_with_rows(const struct op *op)
 
 static void bench_gemm(const struct bench *b, struct op op, const char *name, double n_experts)
 {
-    static const char *const names[] = {"table", "GEMV", "Hopper 128", "Hopper 256", "cuBLASLt"};
+    static const char *const names[] = {"table", "GEMV", "Hopper 128", "Hopper 256", "Hopper pairs", "cuBLASLt"};
     struct op ops[LF_N_ELEMS(names)];
     struct bench_candidate c[LF_N_ELEMS(names)];
     bool is_hopper = b->dev->cuda->has_expert_gemm;
-    bool has[] = {true, op.n_tokens <= 32 && b->dev->cuda->has_expert_gemv, is_hopper, is_hopper, true};
+    bool has[] = {true, op.n_tokens <= 32 && b->dev->cuda->has_expert_gemv, is_hopper, is_hopper, is_hopper, true};
     int n = 0, way_of[LF_N_ELEMS(names)];
     for (int way = 0; way < (int)LF_N_ELEMS(names); way++) {
         if (!has[way]) continue;
@@ -304,7 +305,7 @@ static void parse(struct bench *b, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    static const int tokens[] = {1, 8, 32, 512, TOKENS_MOST};
+    static const int tokens[] = {1, 8, 16, 32, 512, 2048, TOKENS_MOST};
     struct bench b = {.driver = "unknown", .commit = "unknown"};
     struct lf_err err;
     struct lf_device_opts opts = {.name = "cuda", .act_dtype = LF_BF16, .max_isa = -1};

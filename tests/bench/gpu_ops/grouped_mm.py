@@ -12,7 +12,7 @@ import sys
 import torch
 
 SHAPES = [("qwen3-30b-a3b", 2048, 128, 8, 768), ("gpt-oss-20b", 2880, 32, 4, 2880)]
-TOKENS = [1, 8, 32, 512, 8192]
+TOKENS = [1, 8, 16, 32, 512, 2048, 8192]
 LAYERS, ROUNDS = 4, 15
 
 
