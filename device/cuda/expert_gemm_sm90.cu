@@ -12,6 +12,8 @@
  * step is there LAG steps later, when its copies of that step are complete and fenced: so LAG + 1 steps are under way,
  * and the ring must have more slots than that. Rows that are not there are not copied; their sums are nobody's.
  *
+ * Rows that lie sorted: as in expert_gemv.cu the first weights are on their way before the predecessor has ended.
+ *
  * Bits. A row's sums run along the depth in the order of the tensor core's instructions, and nothing of that depends on
  * where the row stands or what the others are: its bits are its own, in any step that comes here.
  *
@@ -173,6 +175,19 @@ template <class SHAPE, bool BY_TOKEN> struct producer {
         publish();
     }
 
+    LF_GPU_MEMBER int n_halves(const expert_tile &tile) const
+    {
+        return (tile.n_rows + HALF_ROWS - 1) / HALF_ROWS;
+    }
+
+    /* Of rows that lie sorted. */
+    LF_GPU_MEMBER void bring_rows(const expert_tile &tile, int step) const
+    {
+        for (int h = 0; h < n_halves(tile); h++)
+            cp_async_bulk_tensor_2d(shared_address(smem.x[ring.slot]) + h * HALF_BYTES, x_map, full(ring), step * STEP,
+                                    tile.row + h * HALF_ROWS);
+    }
+
     /* By all threads where rows are gathered, else by one. */
     LF_GPU_MEMBER void bring(const expert_tile &tile, int step)
     {
@@ -181,23 +196,39 @@ template <class SHAPE, bool BY_TOKEN> struct producer {
             if (thread == 0) bring_weights(tile, step, SHAPE::W_BYTES);
             gather(step);
         } else {
-            int n_halves = (tile.n_rows + HALF_ROWS - 1) / HALF_ROWS;
-            bring_weights(tile, step, SHAPE::W_BYTES + n_halves * HALF_BYTES);
-            for (int h = 0; h < n_halves; h++)
-                cp_async_bulk_tensor_2d(shared_address(smem.x[ring.slot]) + h * HALF_BYTES, x_map, full(ring),
-                                        step * STEP, tile.row + h * HALF_ROWS);
+            bring_weights(tile, step, SHAPE::W_BYTES + n_halves(tile) * HALF_BYTES);
+            bring_rows(tile, step);
         }
         ring.advance();
+    }
+
+    /* The first steps of the first tile, as many as there are slots: weights now, rows when the predecessor is
+     * complete. Returns how many. */
+    LF_GPU_MEMBER int bring_first(const expert_tile &tile)
+    {
+        int n = min((int)SHAPE::N_SLOTS, args.n_steps);
+        cursor begin = ring;
+        for (int step = 0; step < n; step++, ring.advance())
+            bring_weights(tile, step, SHAPE::W_BYTES + n_halves(tile) * HALF_BYTES);
+        wait_predecessor();
+        ring = begin;
+        for (int step = 0; step < n; step++, ring.advance()) bring_rows(tile, step);
+        return n;
     }
 
     LF_GPU_MEMBER void run()
     {
         auto walk = SHAPE::walk(smem, args.column_tiles);
+        bool has_waited = BY_TOKEN;
         for (expert_tile all; walk.take(all);) {
             expert_tile tile = SHAPE::part_of(all);
+            int step = 0;
             if constexpr (BY_TOKEN) rows.find(args, tile, thread);
-            for (int step = 0; step < args.n_steps; step++) bring(tile, step);
+            if (!has_waited) step = bring_first(tile);
+            has_waited = true;
+            for (; step < args.n_steps; step++) bring(tile, step);
         }
+        if (!has_waited) wait_predecessor();
         cp_async_wait_group<0>();
         while (n_begun > 0) publish();
     }
@@ -330,7 +361,7 @@ __global__ void __launch_bounds__(GEMM_THREADS, 1)
         }
         fence_mbarrier_init();
     }
-    wait_predecessor();
+    if (BY_TOKEN) wait_predecessor();
     start_successor(); /* in this order: expert_gemv.cu says why */
     if (threadIdx.x / WARP == 1) smem.list.build(args.first, args.n_experts);
     __syncthreads();
@@ -341,9 +372,12 @@ __global__ void __launch_bounds__(GEMM_THREADS, 1)
         if (BY_TOKEN || threadIdx.x == 0) {
             producer<shape, BY_TOKEN> self = {args, smem, &x_map, &w_map, (int)threadIdx.x, {0, 0}, {0, 0}, 0};
             self.run();
+        } else {
+            wait_predecessor();
         }
     } else {
         setmaxnreg_inc<216>();
+        wait_predecessor();
         consumer<T, shape> self = {args, smem, role - 1, uniform((int)threadIdx.x % GROUP_THREADS / WARP), laneid()};
         self.run();
     }

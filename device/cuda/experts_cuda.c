@@ -1,8 +1,8 @@
 /* The ops of experts on a GPU: checks, then a launcher, as in ops_cuda.c.
  *
- * Of the grouped GEMMs there is the one for up to 16 tokens (expert_gemv.cu), Hopper's for more (expert_gemm_sm90.cu),
- * and one for any shape and GPU, slowly (expert_rows.cu). GPUs that have not Hopper's take the first for more tokens
- * too. What a launch takes depends on the shape and the number of tokens alone. */
+ * Of the grouped GEMMs Hopper has one for any number of tokens (expert_gemm_sm90.cu). Other GPUs take the one that is
+ * made for up to 16 (expert_gemv.cu). And there is one for any shape and GPU, slowly (expert_rows.cu). Which one it is
+ * depends on the GPU and the shape alone, and in each a row's bits are its own: so they are in any number of tokens. */
 #include "device/cuda/experts_cuda.h"
 
 #include "core/check.h"
@@ -29,12 +29,10 @@ static int launch_gemm(const struct lf_device *dev, const struct lf_expert_gemm_
     const struct lf_cuda *cuda = dev->cuda;
     size_t expert_bytes = (size_t)lf_weight_expert_bytes(&dev->ops, p->w);
     int n_sms = dev->info.n_sms;
-    bool is_few = p->n_tokens <= LF_CUDA_GEMV_TOKENS,
-         may_gemv = cuda->has_expert_gemv && lf_cuda_expert_gemv_supports(p);
-    if (is_few && may_gemv) return lf_cuda_expert_gemv(p, expert_bytes, n_sms, how);
     if (cuda->has_expert_gemm && lf_cuda_expert_gemm_sm90_supports(p))
         return lf_cuda_expert_gemm_sm90(p, expert_bytes, n_sms, -1, how);
-    if (may_gemv) return lf_cuda_expert_gemv(p, expert_bytes, n_sms, how);
+    if (cuda->has_expert_gemv && lf_cuda_expert_gemv_supports(p))
+        return lf_cuda_expert_gemv(p, expert_bytes, n_sms, how);
     return lf_cuda_expert_gemm_any(p, expert_bytes, how);
 }
 
