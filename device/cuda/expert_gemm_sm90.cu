@@ -305,29 +305,51 @@ template <class T, class SHAPE> struct consumer {
         for (int step = 0; step < args.n_steps; step++) release_slot(take_slot());
     }
 
-    LF_GPU_MEMBER void store(size_t at, float a, float b) const
+    /* Pairs of columns from four times eight, turned round: the lane's eight neighbouring columns of a row, if the row
+     * is there. */
+    LF_GPU_MEMBER void store(size_t at, bool is_there, int quad, float (&x)[4], float (&y)[4]) const
     {
-        if (args.y_float)
-            *(float2 *)((float *)args.y + at) = make_float2(a, b);
-        else
-            *(uint32_t *)((T *)args.y + at) = pack<T>(a, b);
+        if (args.y_float) {
+            quad_transpose(x, quad);
+            quad_transpose(y, quad);
+            float4 *out = (float4 *)((float *)args.y + at);
+            if (!is_there) return;
+            out[0] = make_float4(x[0], y[0], x[1], y[1]);
+            out[1] = make_float4(x[2], y[2], x[3], y[3]);
+        } else {
+            float words[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) words[i] = __uint_as_float(pack<T>(x[i], y[i]));
+            quad_transpose(words, quad);
+            if (is_there) *(float4 *)((T *)args.y + at) = make_float4(words[0], words[1], words[2], words[3]);
+        }
     }
 
+    /* A lane has two columns of each eight. Four times eight at once are turned round in the quad, so that a lane has
+     * one of them whole: few stores of 16 bytes, where a store takes its time by the rows that it touches. */
     LF_GPU_MEMBER void write(const expert_tile &tile) const
     {
-        int r = group * HALF_ROWS + warp * 16 + lane / 4, col0 = tile.column_tile * COLUMNS + lane % 4 * 2;
-        size_t at = (size_t)(tile.row + r) * args.n_out + col0;
-        const float *bias = args.bias ? args.bias + (size_t)tile.expert * args.n_out + col0 : nullptr;
-        bool is_there[2] = {r < tile.n_rows, r + 8 < tile.n_rows};
+        int r = group * HALF_ROWS + warp * 16 + lane / 4, quad = lane % 4, col0 = tile.column_tile * COLUMNS;
+        const float *bias = args.bias ? args.bias + (size_t)tile.expert * args.n_out + col0 + quad * 2 : nullptr;
+        size_t at = (size_t)(tile.row + r) * args.n_out + col0 + quad * 8;
 #pragma unroll
-        for (int j = 0; j < COLUMNS / 8; j++) {
+        for (int j = 0; j < COLUMNS / 8; j += 4) {
             if (col0 + 8 * j >= args.n_out) break;
-            float2 b = bias ? *(const float2 *)(bias + 8 * j) : make_float2(0.0f, 0.0f);
+            float2 b[4] = {};
 #pragma unroll
-            for (int h = 0; h < 2; h++)
-                if (is_there[h])
-                    store(at + 8 * j + (size_t)(8 * h) * args.n_out, sums[4 * j + 2 * h] + b.x,
-                          sums[4 * j + 2 * h + 1] + b.y);
+            for (int i = 0; i < 4; i++)
+                if (bias && col0 + 8 * (j + i) < args.n_out) b[i] = *(const float2 *)(bias + 8 * (j + i));
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                float x[4], y[4];
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    x[i] = sums[4 * (j + i) + 2 * h] + b[i].x;
+                    y[i] = sums[4 * (j + i) + 2 * h + 1] + b[i].y;
+                }
+                bool is_there = r + 8 * h < tile.n_rows && col0 + 8 * (j + quad) < args.n_out;
+                store(at + 8 * j + (size_t)(8 * h) * args.n_out, is_there, quad, x, y);
+            }
         }
     }
 
@@ -425,8 +447,9 @@ int lf_cuda_expert_gemm_sm90_setup(void)
 bool lf_cuda_expert_gemm_sm90_supports(const struct lf_expert_gemm_params *p)
 {
     uint64_t x_bytes = (uint64_t)p->n_tokens * (uint64_t)p->w->n_in * 2; /* offsets of rows by token have 32 bits */
-    return p->w->n_in % 8 == 0 && p->w->n_out % 8 == 0 && ((size_t)p->w->data | (size_t)p->x) % 16 == 0 &&
-           ((size_t)p->y | (size_t)p->bias) % 8 == 0 && x_bytes <= UINT32_MAX;
+    return p->w->n_in % 8 == 0 && p->w->n_out % 8 == 0 &&
+           ((size_t)p->w->data | (size_t)p->x | (size_t)p->y) % 16 == 0 && (size_t)p->bias % 8 == 0 &&
+           x_bytes <= UINT32_MAX;
 }
 
 int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t expert_bytes, int n_blocks, int tiles,

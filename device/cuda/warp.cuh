@@ -59,6 +59,21 @@ LF_GPU_FN bool quad_any(int x)
     return x | __shfl_xor_sync(ALL_LANES, x, 2);
 }
 
+/* In a quad, of which this is lane i: lane i's x[j] and lane j's x[i] change places. */
+LF_GPU_FN void quad_transpose(float (&x)[4], int i)
+{
+    auto swap = [&](int a, int b, int step) {
+        bool is_upper = i & step;
+        float got = __shfl_xor_sync(ALL_LANES, is_upper ? x[a] : x[b], step);
+        x[a] = is_upper ? got : x[a];
+        x[b] = is_upper ? x[b] : got;
+    };
+    swap(0, 1, 1);
+    swap(2, 3, 1);
+    swap(0, 2, 2);
+    swap(1, 3, 2);
+}
+
 /* The same on all threads; blockDim.x is a multiple of 32. Warps are added in ascending order. May be called again
  * only behind another __syncthreads(). */
 LF_GPU_FN float block_sum(float x)
