@@ -9,8 +9,8 @@
  *     expert_gemm  x · w[e]ᵀ of the rows of each expert
  *     expert_sum   of a token's rows, by weight, into the residual stream
  *
- * The order within a token's sum is that of its choices, so a row's bits are its own here too; on a GPU as gemm says,
- * with T·k rows at most 16·k for "up to 16 tokens". */
+ * The order within a token's sum is that of its choices, so a row's bits are its own here too, on a GPU as well and in
+ * any number of tokens. */
 #ifndef LF_DEVICE_EXPERTS_H
 #define LF_DEVICE_EXPERTS_H
 
