@@ -57,8 +57,10 @@ LF_GPU_FN void weigh(choices &c, const lf_route_params &p, float top, float sum_
     sum = warp_sum(sum);
 #pragma unroll
     for (int s = 0; s < SLOTS; s++) {
+        bool is_there = s * WARP + threadIdx.x % WARP < (unsigned)p.k;
         if (p.route != LF_ROUTE_SOFTMAX) c.weight[s] /= sum;
         c.weight[s] *= p.scale;
+        if (p.expert_scale != NULL && is_there) c.weight[s] *= p.expert_scale[c.expert[s]];
     }
 }
 

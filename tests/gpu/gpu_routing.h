@@ -19,8 +19,9 @@ enum kind {
 struct routing {
     int n_tokens, n_experts, k;
     float *logits, *weights; /* host, as the reference has it */
+    float *scales;           /* [n_experts], of every second routing: those of odd numbers of tokens */
     int32_t *rows, *places, *first;
-    struct gpu_tensor dev_logits;
+    struct gpu_tensor dev_logits, dev_scales;
     struct lf_route_params p; /* of the reference */
 };
 
@@ -61,6 +62,10 @@ static inline struct routing routing_make(uint64_t *seed, enum kind kind, enum l
     for (size_t i = 0; i < n_logits; i++) r.logits[i] = logit(seed, kind, &r, (int)(i % (size_t)n_experts));
     r.dev_logits = gpu_poisoned(LF_F32, n_logits);
     lf_upload(gpu, r.dev_logits.ptr, r.logits, n_logits * sizeof(float));
+    r.scales = fixture_alloc((size_t)n_experts * sizeof(float));
+    for (int e = 0; e < n_experts; e++) r.scales[e] = 0.25f + (float)(e % 9) * 0.125f;
+    r.dev_scales = gpu_poisoned(LF_F32, (size_t)n_experts);
+    lf_upload(gpu, r.dev_scales.ptr, r.scales, (size_t)n_experts * sizeof(float));
     r.weights = fixture_alloc(n * sizeof(float));
     r.rows = fixture_alloc(n * sizeof(int32_t));
     r.places = fixture_alloc(n * sizeof(int32_t));
@@ -71,6 +76,7 @@ static inline struct routing routing_make(uint64_t *seed, enum kind kind, enum l
                                    .n_experts = n_experts,
                                    .k = k,
                                    .scale = 1.5f,
+                                   .expert_scale = n_tokens % 2 ? r.scales : NULL,
                                    .weights = r.weights,
                                    .rows = r.rows,
                                    .places = r.places,
@@ -82,7 +88,9 @@ static inline struct routing routing_make(uint64_t *seed, enum kind kind, enum l
 static inline void routing_free(struct routing *r)
 {
     gpu_free(&r->dev_logits);
+    gpu_free(&r->dev_scales);
     free(r->logits);
+    free(r->scales);
     free(r->weights);
     free(r->rows);
     free(r->places);

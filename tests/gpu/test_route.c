@@ -9,11 +9,12 @@
 static void check_weights(const struct routing *r, size_t token, const float *weights)
 {
     const float *logits = r->logits + token * (size_t)r->n_experts, *reference = r->weights + token * (size_t)r->k;
-    double chosen[LF_EXPERTS_PER_TOKEN_N], all = 0.0, of_chosen = 0.0, top = 0.0;
+    double chosen[LF_EXPERTS_PER_TOKEN_N], scales[LF_EXPERTS_PER_TOKEN_N], all = 0.0, of_chosen = 0.0, top = 0.0;
     for (int e = 0, i = 0; i < r->k; i++) {
         int place = r->places[token * (size_t)r->k + (size_t)i];
         for (e = 0; r->first[e + 1] <= place; e++) continue;
         chosen[i] = (double)logits[e];
+        scales[i] = (double)r->p.scale * (r->p.expert_scale ? (double)r->p.expert_scale[e] : 1.0);
         if (i == 0) top = chosen[0];
     }
     for (int e = 0; e < r->n_experts; e++) all += exp((double)logits[e] - top);
@@ -21,7 +22,7 @@ static void check_weights(const struct routing *r, size_t token, const float *we
     for (int i = 0; i < r->k; i++) {
         if (isnan(reference[i]) && isnan(weights[i])) continue;
         double sum = r->p.route == LF_ROUTE_SOFTMAX ? all : of_chosen;
-        double expected = exp(chosen[i] - top) / sum * (double)r->p.scale;
+        double expected = exp(chosen[i] - top) / sum * scales[i];
         double units = 24.0 + r->n_experts / 32.0 + fmin(top - chosen[i], 200.0),
                allowed = ldexp(units * expected, -23) + 1e-37;
         if (!(fabs((double)weights[i] - expected) <= allowed))
@@ -37,6 +38,7 @@ static void check_route(const struct routing *r)
     struct gpu_tensor places = gpu_poisoned(LF_F32, n), first = gpu_poisoned(LF_F32, n_first);
     struct lf_route_params p = r->p;
     p.logits = (const float *)(void *)r->dev_logits.ptr;
+    if (p.expert_scale) p.expert_scale = (const float *)(void *)r->dev_scales.ptr;
     p.weights = (float *)(void *)weights.ptr;
     p.rows = (int32_t *)(void *)rows.ptr;
     p.places = (int32_t *)(void *)places.ptr;
