@@ -172,8 +172,7 @@ struct lf_op lf_op_init(enum lf_op_kind kind, int layer);
 /* LF_NO_MEMORY. ops and values of `from`, no slots. */
 LF_MUST_CHECK enum lf_status lf_program_copy(struct lf_program *out, const struct lf_program *from, struct lf_err *err);
 void lf_program_deinit(struct lf_program *program); /* accepts a zeroed one */
-/* "gemm", … */
-const char *lf_op_name(enum lf_op_kind kind);
+const char *lf_op_name(enum lf_op_kind kind);       /* "gemm", … */
 /* Whether the op multiplies by a matrix. */
 bool lf_op_has_gemm(enum lf_op_kind kind);
 /* Makes room at ops[at] for one more. LF_NO_MEMORY. */

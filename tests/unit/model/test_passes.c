@@ -593,7 +593,7 @@ static void a_device_without_experts_refuses_models_that_have_them(void **state)
     const struct lf_ops ops = {.name = "none"};
     hp.architecture = "Qwen3MoeForCausalLM";
     assert_int_equal(lf_programs_make(&p, &hp, &ops, true, &err), LF_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "Qwen3MoeForCausalLM has experts, which is not implemented on this device"));
+    assert_non_null(strstr(err.message, "Qwen3MoeForCausalLM has experts, which are not implemented on this device"));
 }
 
 static void experts_whose_shapes_do_not_fit_are_named(void **state)
