@@ -1,10 +1,10 @@
 /* Grouped GEMM on Hopper: x · w[e]ᵀ of the expert rows of many tokens. Copy engine (TMA), warpgroup MMA (wgmma), warp
  * specialization.
  *
- * Work. A tile is up to 128 rows of one expert by 256 of its columns (expert_list.cuh), 64 of the depth a step. CTAs
- * are persistent, one on each multiprocessor, and own every gridDim.x-th tile. Producers keep a ring of steps in shared
- * memory full, across the ends of tiles; two warpgroups of consumers have 64 rows each, sums in registers. Where a tile
- * has 64 rows or fewer, the second has nothing to multiply: what a tile costs goes by halves.
+ * Work. A tile is up to 128 rows of one expert by 128 or 256 of its columns (expert_list.cuh), 64 of the depth a step.
+ * CTAs are persistent, one on each multiprocessor, and own every gridDim.x-th tile. Producers keep a ring of steps in
+ * shared memory full, across the ends of tiles; two warpgroups of consumers have 64 rows each, sums in registers. Where
+ * a tile has 64 rows or fewer, the second has nothing to multiply: what a tile costs goes by halves.
  *
  * Operands. Weights come through a map of all experts' matrices, so what lies behind one's last column is zeros, not
  * the next expert. Rows that lie sorted come through a map too. Rows that lie by token are gathered: each thread of the
@@ -19,14 +19,13 @@
  *
  * Few rows an expert: bound by reading the weights, once for each 128 rows; the ring holds 96 KiB of them. Else by the
  * tensor cores. Registers: 128 sums a thread of the consumers. Shared memory: four steps of 48 KiB or six of 32, and
- * the list. Needs
- * sm_90a, n_in and n_out divisible by 8. Any shape: expert_rows.cu. */
+ * the list. Pairs of CTAs that share the weights of 256 rows (multicast) were slower at any size: 0.6 of this at 512
+ * rows an expert. Needs sm_90a, n_in and n_out divisible by 8. Any shape: expert_rows.cu. */
 #include <limits.h>
 
 #include "device/cuda/elem.cuh"
 #include "device/cuda/expert_list.cuh"
 #include "device/cuda/launch.cuh"
-#include "device/cuda/ptx_cluster.cuh"
 #include "device/cuda/ptx_copy.cuh"
 #include "device/cuda/ptx_tma.cuh"
 #include "device/cuda/ptx_wgmma.cuh"
@@ -50,17 +49,16 @@ enum {
 };
 static_assert(ROWS_APART % 8 == 0, "the swizzle of a thread's rows is one and the same");
 
-/* Tiles of so many columns, computed by so many CTAs of a cluster. */
-template <int COLUMNS, int CTAS> struct gemm_shape {
-    static constexpr int ROWS = CTAS * TILE_ROWS, N_SLOTS = COLUMNS == 256 ? 4 : 6;
-    static constexpr int W_BYTES = COLUMNS * ROW_BYTES, W_ROWS = COLUMNS / CTAS; /* W_ROWS: that a CTA brings */
-    static_assert(LAG + 1 < N_SLOTS && CTAS <= 2, "slots that are neither under way nor published");
+/* Tiles of so many columns. */
+template <int COLUMNS> struct gemm_shape {
+    static constexpr int N_SLOTS = COLUMNS == 256 ? 4 : 6, W_BYTES = COLUMNS * ROW_BYTES;
+    static_assert(LAG + 1 < N_SLOTS, "slots that are neither under way nor published");
 
     struct memory {
         alignas(1024) char x[N_SLOTS][X_BYTES];
         alignas(1024) char w[N_SLOTS][W_BYTES];
         uint64_t full[N_SLOTS], empty[N_SLOTS];
-        expert_list<ROWS> list;
+        expert_list<TILE_ROWS> list;
     };
 
     /* Where a role is in the ring. */
@@ -75,24 +73,9 @@ template <int COLUMNS, int CTAS> struct gemm_shape {
         }
     };
 
-    LF_GPU_MEMBER static int rank()
+    LF_GPU_MEMBER static expert_walk<TILE_ROWS> walk(const memory &smem, int column_tiles)
     {
-        return CTAS == 2 ? (int)cluster_ctarank() : 0;
-    }
-
-    LF_GPU_MEMBER static expert_walk<ROWS> walk(const memory &smem, int column_tiles)
-    {
-        return {smem.list, column_tiles, (int)blockIdx.x / CTAS, (int)gridDim.x / CTAS};
-    }
-
-    /* A pair's rows are dealt out, as many halves to each. */
-    LF_GPU_MEMBER static expert_tile part_of(expert_tile tile)
-    {
-        if (CTAS == 1) return tile;
-        int n_first = tile.n_rows > TILE_ROWS ? TILE_ROWS : HALF_ROWS, n = tile.n_rows;
-        tile.row += rank() * n_first;
-        tile.n_rows = rank() == 0 ? min(n, n_first) : max(0, n - n_first);
-        return tile;
+        return {smem.list, column_tiles, (int)blockIdx.x, (int)gridDim.x};
     }
 };
 
@@ -137,17 +120,12 @@ template <class SHAPE, bool BY_TOKEN> struct producer {
         return shared_address(&smem.full[at.slot]);
     }
 
-    /* bytes: of the step, all that comes by the copy engine, from the other CTA of a pair too. */
+    /* bytes: of the step, all that comes by the copy engine. */
     LF_GPU_MEMBER void bring_weights(const expert_tile &tile, int step, int bytes) const
     {
-        int first = SHAPE::rank() * SHAPE::W_ROWS, depth = step * STEP,
-            column = tile.column_tile * args.columns + first;
-        uint32_t dst = shared_address(smem.w[ring.slot]) + first * ROW_BYTES;
         mbarrier_arrive_expect_tx(full(ring), bytes);
-        if constexpr (SHAPE::ROWS > TILE_ROWS)
-            cp_async_bulk_tensor_3d_multicast(dst, w_map, full(ring), depth, column, tile.expert, 3);
-        else
-            cp_async_bulk_tensor_3d(dst, w_map, full(ring), depth, column, tile.expert);
+        cp_async_bulk_tensor_3d(shared_address(smem.w[ring.slot]), w_map, full(ring), step * STEP,
+                                tile.column_tile * args.columns, tile.expert);
     }
 
     /* Of rows by token, copied: says that the oldest step is there. */
@@ -220,8 +198,7 @@ template <class SHAPE, bool BY_TOKEN> struct producer {
     {
         auto walk = SHAPE::walk(smem, args.column_tiles);
         bool has_waited = BY_TOKEN;
-        for (expert_tile all; walk.take(all);) {
-            expert_tile tile = SHAPE::part_of(all);
+        for (expert_tile tile; walk.take(tile);) {
             int step = 0;
             if constexpr (BY_TOKEN) rows.find(args, tile, thread);
             if (!has_waited) step = bring_first(tile);
@@ -236,7 +213,7 @@ template <class SHAPE, bool BY_TOKEN> struct producer {
 
 /* One consumer warpgroup. Row half h of a thread is row 64 · group + 16 · warp + lane / 4 + 8h of the tile. */
 template <class T, class SHAPE> struct consumer {
-    static constexpr int COLUMNS = SHAPE::W_BYTES / ROW_BYTES, N_CTAS = SHAPE::ROWS / TILE_ROWS;
+    static constexpr int COLUMNS = SHAPE::W_BYTES / ROW_BYTES;
 
     const gemm_args &args;
     typename SHAPE::memory &smem;
@@ -252,15 +229,10 @@ template <class T, class SHAPE> struct consumer {
         return slot;
     }
 
-    /* Each warp for itself, at both CTAs of a pair: the slot is filled from both. */
+    /* Each warp for itself. */
     LF_GPU_MEMBER void release_slot(int slot) const
     {
-        uint32_t bar = shared_address(&smem.empty[slot]);
-        if constexpr (N_CTAS == 2) {
-            if (lane < N_CTAS) mbarrier_arrive_cluster(bar, lane);
-        } else if (lane == 0) {
-            mbarrier_arrive(bar);
-        }
+        if (lane == 0) mbarrier_arrive(shared_address(&smem.empty[slot]));
     }
 
     /* sums += x · wᵀ of a step, started. */
@@ -356,8 +328,7 @@ template <class T, class SHAPE> struct consumer {
     LF_GPU_MEMBER void run()
     {
         auto walk = SHAPE::walk(smem, args.column_tiles);
-        for (expert_tile all; walk.take(all);) {
-            expert_tile tile = SHAPE::part_of(all);
+        for (expert_tile tile; walk.take(tile);) {
             if (uniform(tile.n_rows) <= group * HALF_ROWS) {
                 pass();
                 continue;
@@ -368,18 +339,18 @@ template <class T, class SHAPE> struct consumer {
     }
 };
 
-template <class T, bool BY_TOKEN, int COLUMNS, int CTAS>
+template <class T, bool BY_TOKEN, int COLUMNS>
 __global__ void __launch_bounds__(GEMM_THREADS, 1)
     expert_gemm(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map,
                 const __grid_constant__ gemm_args args)
 {
     extern __shared__ char raw[];
-    using shape = gemm_shape<COLUMNS, CTAS>;
+    using shape = gemm_shape<COLUMNS>;
     auto &smem = *(typename shape::memory *)(((uintptr_t)raw + 1023) & ~(uintptr_t)1023);
     if (threadIdx.x == 0) {
         for (int i = 0; i < shape::N_SLOTS; i++) {
             mbarrier_init(shared_address(&smem.full[i]), BY_TOKEN ? 1 + GROUP_THREADS : 1);
-            mbarrier_init(shared_address(&smem.empty[i]), CTAS * N_CONSUMERS * GROUP_WARPS);
+            mbarrier_init(shared_address(&smem.empty[i]), N_CONSUMERS * GROUP_WARPS);
         }
         fence_mbarrier_init();
     }
@@ -387,7 +358,6 @@ __global__ void __launch_bounds__(GEMM_THREADS, 1)
     start_successor(); /* in this order: expert_gemv.cu says why */
     if (threadIdx.x / WARP == 1) smem.list.build(args.first, args.n_experts);
     __syncthreads();
-    if (CTAS > 1) barrier_cluster();
     int role = uniform((int)threadIdx.x / GROUP_THREADS);
     if (role == 0) {
         setmaxnreg_dec<72>();
@@ -403,9 +373,6 @@ __global__ void __launch_bounds__(GEMM_THREADS, 1)
         consumer<T, shape> self = {args, smem, role - 1, uniform((int)threadIdx.x % GROUP_THREADS / WARP), laneid()};
         self.run();
     }
-    if (CTAS == 1) return;
-    __syncwarp();
-    barrier_cluster(); /* the other one may still arrive here */
 }
 
 /* ---- host ---- */
@@ -416,23 +383,22 @@ static tensor_map_encoder encode_tiled; /* found by _setup */
 
 struct gemm_entry {
     int columns;
-    unsigned n_ctas; /* of a cluster */
     size_t smem_bytes;
     int rows_most;              /* of an expert, on average, that it is for */
     gemm_kernel *kernels[2][2]; /* bf16, fp16; sorted, by token */
 };
 
-#define ENTRY(columns, ctas, rows_most)                                                                                \
+#define ENTRY(columns, rows_most)                                                                                      \
     {                                                                                                                  \
-        columns, ctas, sizeof(gemm_shape<columns, ctas>::memory) + 1024, rows_most,                                    \
+        columns, sizeof(gemm_shape<columns>::memory) + 1024, rows_most,                                                \
         {                                                                                                              \
-            {expert_gemm<bf16, false, columns, ctas>, expert_gemm<bf16, true, columns, ctas>},                         \
+            {expert_gemm<bf16, false, columns>, expert_gemm<bf16, true, columns>},                                     \
             {                                                                                                          \
-                expert_gemm<fp16, false, columns, ctas>, expert_gemm<fp16, true, columns, ctas>                        \
+                expert_gemm<fp16, false, columns>, expert_gemm<fp16, true, columns>                                    \
             }                                                                                                          \
         }                                                                                                              \
     }
-static const gemm_entry entries[LF_CUDA_EXPERT_TILES] = {ENTRY(128, 1, 64), ENTRY(256, 1, 320), ENTRY(256, 2, INT_MAX)};
+static const gemm_entry entries[LF_CUDA_EXPERT_TILES] = {ENTRY(128, 128), ENTRY(256, INT_MAX)};
 
 int lf_cuda_expert_gemm_sm90_setup(void)
 {
@@ -479,7 +445,7 @@ int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t exper
     const cuuint64_t depth = (cuuint64_t)args.n_in;
     const cuuint64_t w_dims[3] = {depth, (cuuint64_t)args.n_out, (cuuint64_t)args.n_experts};
     const cuuint64_t w_strides[2] = {depth * 2, expert_bytes};
-    const cuuint32_t w_box[3] = {STEP, (cuuint32_t)entry->columns / entry->n_ctas, 1};
+    const cuuint32_t w_box[3] = {STEP, (cuuint32_t)entry->columns, 1};
     int rc = encode_tensor_map(encode_tiled, &w_map, how.fp16, p->w->data, 3, w_dims, w_strides, w_box);
     if (rc != 0) return rc;
     const cuuint64_t x_dims[2] = {depth, (cuuint64_t)p->n_tokens * (p->x_by_token ? 1 : (cuuint64_t)p->k)};
@@ -488,7 +454,6 @@ int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t exper
     if (rc != 0) return rc;
 
     gemm_kernel *kernel = entry->kernels[how.fp16][p->x_by_token];
-    unsigned n_clusters = max((unsigned)n_blocks / entry->n_ctas, 1u);
-    launch_shape shape = {n_clusters * entry->n_ctas, GEMM_THREADS, entry->smem_bytes, entry->n_ctas};
+    launch_shape shape = {(unsigned)n_blocks, GEMM_THREADS, entry->smem_bytes};
     return queue_kernel(kernel, shape, how, x_map, w_map, args);
 }

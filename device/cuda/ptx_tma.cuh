@@ -26,18 +26,6 @@ LF_GPU_FN void mbarrier_arrive(uint32_t bar)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
 
-/* At the barrier that block `rank` of the cluster has there. */
-LF_GPU_FN void mbarrier_arrive_cluster(uint32_t bar, unsigned rank)
-{
-    asm volatile("{\n"
-                 ".reg .b32 mapped;\n"
-                 "mapa.shared::cluster.u32 mapped, %0, %1;\n"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [mapped];\n"
-                 "}\n" ::"r"(bar),
-                 "r"(rank)
-                 : "memory");
-}
-
 LF_GPU_FN void mbarrier_arrive_expect_tx(uint32_t bar, int bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
@@ -79,16 +67,6 @@ LF_GPU_FN void cp_async_bulk_tensor_3d(uint32_t dst, const CUtensorMap *map, uin
         "[%2];" ::"r"(dst),
         "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2)
         : "memory");
-}
-
-/* The same into each block of the cluster that has a bit in `ranks`, at the same place, counted at its own barrier. */
-LF_GPU_FN void cp_async_bulk_tensor_3d_multicast(uint32_t dst, const CUtensorMap *map, uint32_t bar, int c0, int c1,
-                                                 int c2, uint16_t ranks)
-{
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-                 "[%1, {%3, %4, %5}], [%2], %6;" ::"r"(dst),
-                 "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "h"(ranks)
-                 : "memory");
 }
 
 LF_GPU_FN void cp_async_bulk_tensor_4d(uint32_t dst, const CUtensorMap *map, uint32_t bar, int c0, int c1, int c2,

@@ -103,9 +103,8 @@ static struct gpu_tensor poisoned_y(const struct gemm_data *d)
 }
 
 /* The ways to compute it. */
-enum way { BY_TABLE, ANY, GEMV, HOPPER_128, HOPPER_256, HOPPER_PAIRS, N_WAYS };
-static const char *const way_names[] = {"the table",           "any",          "GEMV", "Hopper, 128 columns",
-                                        "Hopper, 256 columns", "Hopper, pairs"};
+enum way { BY_TABLE, ANY, GEMV, HOPPER_128, HOPPER_256, N_WAYS };
+static const char *const way_names[] = {"the table", "any", "GEMV", "Hopper, 128 columns", "Hopper, 256 columns"};
 
 static bool way_supports(enum way way, const struct lf_expert_gemm_params *p)
 {
@@ -127,7 +126,6 @@ static char *gemm_raw(const struct gemm_data *d, enum way way)
     if (way == GEMV) rc = lf_cuda_expert_gemv(&p, expert_bytes, n_sms, how);
     if (way == HOPPER_128) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, 0, how);
     if (way == HOPPER_256) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, 1, how);
-    if (way == HOPPER_PAIRS) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, 2, how);
     assert_int_equal(rc, 0);
     char *raw = gpu_read_raw(&y);
     gpu_free(&y);
@@ -350,7 +348,7 @@ static char *rows_of_tokens(const struct gemm_data *d, int first, int n)
     return out;
 }
 
-/* From one token to so many that tiles are computed by pairs. */
+/* From one token to so many that tiles are wide. */
 static void rows_are_the_same_in_every_batch(void **state)
 {
     (void)state;
