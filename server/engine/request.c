@@ -1,8 +1,7 @@
 /* See request.h and request_internal.h. One allocation a request, laid out once:
  *
- *     struct | keys | pins | ids (prompt, room for the answer) | blocks | stop ids | allowed | bad words | tokens |
- * prompt
- * log-probabilities
+ *     struct | keys | pins | ids (prompt, room for the answer) | blocks | marks | stop ids | allowed | bad words |
+ * tokens | prompt log-probabilities
  *
  * The answer's part is reserved, not touched: pages that no token is written to cost nothing. So LF_ANSWER_COUNTED_N
  * tokens of it are counted against the memory for texts; all that running requests can touch together, one entry a
@@ -40,6 +39,13 @@ static size_t reserve(struct layout *l, size_t n, size_t size)
 static size_t stride_for(int n_top, size_t bytes_without)
 {
     return n_top > 0 ? sizeof(struct lf_sampled) : bytes_without;
+}
+
+static void copy_marks(struct lf_request *req, int32_t *marks, const struct lf_gen_params *p)
+{
+    for (int i = 0; i < p->n_marks; i++) marks[i] = p->marks[i];
+    req->params.marks = req->seq.marks = marks;
+    req->seq.n_marks = p->n_marks;
 }
 
 static void copy_stop_ids(struct lf_request *req, int32_t *stop, const struct lf_gen_params *p, const int32_t *eos_ids,
@@ -139,6 +145,7 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     size_t ids_at = reserve(&l, n_ids, sizeof(int32_t));
     size_t blocks_at = reserve(&l, n_entries, sizeof(int32_t));
     size_t restore_at = reserve(&l, prefix ? n_entries : 0, sizeof(uint8_t));
+    size_t marks_at = reserve(&l, (size_t)p->n_marks, sizeof(int32_t));
     size_t stop_at = reserve(&l, (size_t)p->n_stop_token_ids + (size_t)backend->n_eos, sizeof(int32_t));
     size_t allowed_at = reserve(&l, (size_t)n_words, sizeof(uint32_t));
     size_t bad_at = reserve(&l, (size_t)p->n_bad_words, sizeof(int32_t));
@@ -165,6 +172,7 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     req->prompt_stride = prompt_stride;
     fill(req, p, mailbox);
     memcpy(req->seq.ids, p->prompt, (size_t)p->n_prompt * sizeof(int32_t));
+    copy_marks(req, (int32_t *)(void *)(base + marks_at), p);
     copy_stop_ids(req, (int32_t *)(void *)(base + stop_at), p, backend->eos_ids, backend->n_eos);
     req->params.stop_token_ids = req->stop_ids;
     req->params.allowed_ids = NULL;

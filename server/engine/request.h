@@ -62,6 +62,9 @@ struct lf_tenant_limits {
 struct lf_gen_params {
     const int32_t *prompt; /* [n_prompt], ids < n_vocab, n_prompt >= 1 */
     int n_prompt;
+    const int32_t *marks; /* [n_marks] how many of its tokens stand before the end of a part of it that other prompts
+                           * may begin with too, a document: 1 to n_prompt, at most LF_ASK_DOCUMENTS_N of them */
+    int n_marks;
     int max_tokens; /* >= 0; n_prompt + max_tokens <= ctx. 0: prefill only (echo) */
     int min_tokens; /* EOS and stop tokens cannot be drawn before so many tokens */
     bool ignore_eos;

@@ -15,8 +15,8 @@ struct lf_mailbox;
 struct lf_request {
     /* Immutable from submit on. The arrays are the request's own, in one allocation with it. */
     struct lf_mailbox *mailbox;  /* borrowed */
-    struct lf_gen_params params; /* prompt, stop_token_ids and bad_words point into the arrays below; salt and leader
-                                  * are NULL */
+    struct lf_gen_params params; /* prompt, marks, stop_token_ids and bad_words point into the arrays below; salt
+                                  * and leader are NULL */
     const int32_t *stop_ids;     /* [n_stop_ids] that end it: EOS, unless ignored, and its own */
     int n_stop_ids;
     const uint32_t *allowed;    /* a mask of params.allowed_ids, NULL: any */

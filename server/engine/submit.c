@@ -28,6 +28,16 @@ static enum lf_status check_words(const struct lf_gen_params *p, int n_vocab, st
     return LF_OK;
 }
 
+static enum lf_status check_marks(const struct lf_gen_params *p, struct lf_err *err)
+{
+    if (p->n_marks < 0 || p->n_marks > LF_ASK_DOCUMENTS_N)
+        return lf_fail(err, LF_INVALID, "%d marks: at most %d", p->n_marks, LF_ASK_DOCUMENTS_N);
+    for (int i = 0; i < p->n_marks; i++)
+        if (p->marks[i] < 1 || p->marks[i] > p->n_prompt)
+            return lf_fail(err, LF_INVALID, "a mark behind token %d of %d", p->marks[i], p->n_prompt);
+    return LF_OK;
+}
+
 static enum lf_status check_params(const struct lf_gen_params *p, int n_vocab, struct lf_err *err)
 {
     if (p->n_prompt < 1) return lf_fail(err, LF_INVALID, "a prompt has at least 1 token");
@@ -48,6 +58,7 @@ static enum lf_status check_params(const struct lf_gen_params *p, int n_vocab, s
         return lf_fail(err, LF_INVALID, "a grammar needs a vocabulary of at most %d tokens", n_vocab);
     if (p->n_allowed_ids < 0 || (p->n_allowed_ids > 0 && p->grammar))
         return lf_fail(err, LF_INVALID, "%d allowed ids: none beside a grammar", p->n_allowed_ids);
+    LF_TRY(check_marks(p, err));
     LF_TRY(check_ids(p->allowed_ids, p->n_allowed_ids, n_vocab, "allowed_token_ids", err));
     LF_TRY(check_words(p, n_vocab, err));
     LF_TRY(check_ids(p->prompt, p->n_prompt, n_vocab, "prompt", err));

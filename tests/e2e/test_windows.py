@@ -12,6 +12,7 @@ import tempfile
 
 import harness
 
+DEMO = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "demo")
 WINDOW, LAYERS, FULL = 200, 12, 2
 ASK = {"max_tokens": 70, "temperature": 0, "return_token_ids": True, "ignore_eos": True, "logprobs": 1}
 LENGTHS = (40, 199, 1000, 3000)
@@ -25,6 +26,15 @@ def config(window):
             "tie_word_embeddings": True, "use_sliding_window": window, "sliding_window": WINDOW if window else None,
             "max_window_layers": 0,
             "layer_types": ["full_attention" if not window or i % 6 == 5 else "sliding_attention" for i in range(LAYERS)]}
+
+
+def with_texts(dir, config):
+    """A directory for such a model with the demo model's tokenizer and chat template."""
+    os.mkdir(dir)
+    for name in ("tokenizer.model", "tokenizer_config.json"):
+        shutil.copy(os.path.join(DEMO, "model", name), dir)
+    with open(os.path.join(dir, "config.json"), "w") as f:
+        json.dump({**config, "vocab_size": 4096}, f)
 
 
 def prompt(i, end=0):
@@ -138,6 +148,47 @@ class Windows(harness.Case):
         self.assertEqual(capacity["plan"]["kv_bytes"], plan["kv_bytes"])
         r = server.post("/v1/completions", {"prompt": [5] * 4026, **ASK})  # all of ctx
         self.assertEqual((r.status, r.json["usage"]["total_tokens"]), (200, 4096))
+
+
+class Documents(harness.Case):
+    """Of such a model, whose texts are texts."""
+    server_class = harness.Program
+
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.mkdtemp(prefix="lf_windows_")
+        with_texts(os.path.join(cls.dir, "model"), config(True))
+        cls.args = ("--model", os.path.join(cls.dir, "model"), "--load", "dummy", "--ctx", "8K", "--kv-tokens", "16K")
+        super().setUpClass()
+        with open(os.path.join(DEMO, "document.txt"), encoding="utf-8") as f:
+            text = f.read()
+        cls.text, cls.questions = text[:6000], [f"{i} " + text[20000 * i:20000 * i + 8000] for i in range(1, 4)]
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        shutil.rmtree(cls.dir)
+
+    def n_tokens(self, parts):
+        return self.server.post("/tokenize", {"messages": [{"role": "user", "content": parts}]}).json["count"]
+
+    def ask(self, parts):
+        """(the answer, tokens of the prompt, of these from the cache)"""
+        r = self.server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": parts}], "max_tokens": 8,
+                                                      "temperature": 0, "ignore_eos": True})
+        self.assertEqual(r.status, 200, r.body)
+        usage = r.json["usage"]
+        return r.json["choices"][0]["message"]["content"], usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]
+
+    def test_long_questions_behind_a_document_find_its_end(self):
+        self.server.request("PUT", "/v1/documents/report?wait=true", self.text.encode(), {"Content-Type": "text/plain"}, timeout=100)
+        n = self.server.get("/v1/documents/report").json["tokens"]
+        inline = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": self.text[1:]}}
+        for document, n_first in (({"type": "document", "name": "report"}, n // 64 * 64), (inline, 0)):
+            for i, question in enumerate(self.questions):
+                _, n_prompt, n_cached = self.ask([document, {"type": "text", "text": question}])
+                self.assertGreater(n_prompt - n, 1024 + WINDOW + 128)
+                self.assertEqual(n_cached, n // 64 * 64 if i else n_first, (document["type"], i))
 
 
 if __name__ == "__main__":

@@ -92,6 +92,8 @@ static void fill_params(struct lf_gen_params *out, const struct start *st, int i
     *out = (struct lf_gen_params){
         .prompt = p->ids.ids,
         .n_prompt = (int)p->ids.n,
+        .marks = p->marks,
+        .n_marks = p->n_marks,
         .max_tokens = (int)max_tokens,
         .min_tokens = (int)ask->min_tokens,
         .ignore_eos = ask->ignore_eos,

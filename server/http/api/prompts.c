@@ -284,35 +284,38 @@ static size_t spans_within(struct lf_text_span *out, const struct lf_chat_text *
     return n;
 }
 
-/* In parts that end at the boundaries, all of which lie within the text. */
-static enum lf_status encode_parts(struct lf_ids *ids, const struct lf_chat_text *t, const size_t *boundaries, size_t n,
-                                   struct lf_ask *ask, const struct lf_prompt_source *source, struct lf_api_err *err)
+/* In parts that end at the boundaries, all of which lie within the text. Where parts end there are marks. */
+static enum lf_status encode_parts(struct lf_prompt *out, const struct lf_chat_text *t, const size_t *boundaries,
+                                   size_t n, struct lf_ask *ask, const struct lf_prompt_source *source,
+                                   struct lf_api_err *err)
 {
     struct lf_text_span *spans = lf_arena_array(&ask->arena, t->n_user_spans + 1, sizeof *spans);
     unsigned flags = LF_ENCODE_SPECIALS;
     size_t first = 0;
-    if (!spans) return lf_refuse_work(err, LF_NO_MEMORY);
+    out->marks = lf_arena_array(&ask->arena, n + 1, sizeof *out->marks);
+    if (!spans || !out->marks) return lf_refuse_work(err, LF_NO_MEMORY);
     for (size_t i = 0; i <= n; i++) {
         size_t end = i < n ? boundaries[i] : t->text.len;
         if (end <= first && i) continue;
         size_t n_spans = spans_within(spans, t, first, end);
         struct lf_str part = lf_str_from(lf_buf_view(&t->text).ptr + first, end - first);
-        LF_TRY(encode(ids, part, spans, n_spans, flags, ask, source, ask->messages_param, err));
+        LF_TRY(encode(&out->ids, part, spans, n_spans, flags, ask, source, ask->messages_param, err));
+        if (i < n && out->ids.n) out->marks[out->n_marks++] = (int32_t)out->ids.n;
         flags |= LF_ENCODE_GOES_ON;
         first = end;
     }
     return LF_OK;
 }
 
-static enum lf_status encode_chat(struct lf_ids *ids, const struct lf_chat_text *t, struct lf_ask *ask,
+static enum lf_status encode_chat(struct lf_prompt *out, const struct lf_chat_text *t, struct lf_ask *ask,
                                   const struct lf_prompt_source *source, struct lf_api_err *err)
 {
     if (ask->n_documents == 0)
-        return encode(ids, lf_buf_view(&t->text), t->user_spans, t->n_user_spans, LF_ENCODE_SPECIALS, ask, source,
+        return encode(&out->ids, lf_buf_view(&t->text), t->user_spans, t->n_user_spans, LF_ENCODE_SPECIALS, ask, source,
                       ask->messages_param, err);
     size_t *boundaries = lf_arena_array(&ask->arena, ask->n_documents, sizeof *boundaries);
     if (!boundaries) return lf_refuse_work(err, LF_NO_MEMORY);
-    return encode_parts(ids, t, boundaries, lf_boundaries_find(boundaries, t, ask), ask, source, err);
+    return encode_parts(out, t, boundaries, lf_boundaries_find(boundaries, t, ask), ask, source, err);
 }
 
 static enum lf_status read_chat(struct lf_prompts *out, struct lf_ask *ask, const struct lf_prompt_source *source,
@@ -322,7 +325,7 @@ static enum lf_status read_chat(struct lf_prompts *out, struct lf_ask *ask, cons
     enum lf_status status = make_room(out, 1, source, err);
     if (status == LF_OK) status = render_messages(&text, ask, source, err);
     if (status == LF_OK && ask->continue_final_message) status = cut_behind_final(&text, ask, err);
-    if (status == LF_OK) status = encode_chat(&out->items[0].ids, &text, ask, source, err);
+    if (status == LF_OK) status = encode_chat(&out->items[0], &text, ask, source, err);
     if (status == LF_OK) status = keep_end(&out->items[0], lf_buf_view(&text.text), ask, err);
     if (status == LF_OK && ask->echo_final) status = final_text(&out->items[0].text, ask, err);
     lf_chat_text_deinit(&text);
@@ -364,7 +367,7 @@ static enum lf_status read_beginning(struct lf_prompts *out, struct lf_chat_text
                          "text: this model's chat template does not write a user's text as it is, so no conversation "
                          "begins with it.");
     text->text.len = boundaries[n - 1];
-    return encode_parts(&out->items[0].ids, text, boundaries, n - 1, ask, source, err);
+    return encode_parts(&out->items[0], text, boundaries, n - 1, ask, source, err);
 }
 
 enum lf_status lf_prompts_read_beginning(struct lf_prompts *out, struct lf_ask *ask,

@@ -11,6 +11,9 @@ struct lf_prompt {
     struct lf_ids ids;  /* owned */
     struct lf_str text; /* for echo, in the ask's arena: as it was given, of a conversation the assistant's last one */
     bool is_text;
+    int32_t *marks; /* [n_marks] of a conversation: how many ids stand before the end of each of its documents, in
+                     * the ask's arena; ascending */
+    int n_marks;
     struct lf_str end; /* of a conversation: the last bytes as the template wrote them, in the ask's arena */
 };
 

@@ -78,7 +78,37 @@ static void bad_parameters_are_refused_by_name(void **state)
     static const int32_t words[][3] = {{0, 1, 1}, {2, 5, -1}, {3, 1, 1}, {1, FAKE_VOCAB, 1}, {1, 5, 1}, {-1, 5, 1}};
     for (int i = 0; i < 6; i++) REFUSED((p.bad_words = words[i], p.n_bad_words = 3));
     REFUSED(p.n_bad_words = -1);
+    static const int32_t marks[LF_ASK_DOCUMENTS_N + 1] = {4, 1, 0, 5};
+    REFUSED((p.marks = marks + 2, p.n_marks = 1));
+    REFUSED((p.marks = marks + 3, p.n_marks = 1));
+    REFUSED((p.marks = marks, p.n_marks = 3));
+    REFUSED(p.n_marks = -1);
+    p = good, p.marks = marks, p.n_marks = 2;
+    assert_int_equal(rig_try(f, &p, &retry), LF_OK);
     assert_int_equal(rig_try(f, &good, &retry), LF_OK);
+}
+
+/* At the bound and one past it. The request has a copy of its own, for its sequence too. */
+static void marks_go_with_the_sequence(void **state)
+{
+    struct engine_rig *f = *state;
+    int32_t prompt[200], marks[LF_ASK_DOCUMENTS_N + 1];
+    int retry = 0;
+    rig_prompt(prompt, 200, 1);
+    struct lf_gen_params p = rig_params(prompt, 200, 2);
+    for (int i = 0; i <= LF_ASK_DOCUMENTS_N; i++) marks[i] = 3 * (i + 1);
+    p.marks = marks;
+    p.n_marks = LF_ASK_DOCUMENTS_N + 1;
+    assert_int_equal(rig_try(f, &p, &retry), LF_INVALID);
+    p.n_marks = LF_ASK_DOCUMENTS_N;
+    struct lf_request *req = rig_submit(f, &p);
+    memset(marks, 0, sizeof(marks));
+    assert_int_equal(req->seq.n_marks, LF_ASK_DOCUMENTS_N);
+    for (int i = 0; i < LF_ASK_DOCUMENTS_N; i++) assert_int_equal(req->seq.marks[i], 3 * (i + 1));
+    assert_ptr_equal(req->params.marks, req->seq.marks);
+    assert_int_equal(rig_wait(req).n_tokens, 2);
+    rig_check_tokens(req, prompt, 200, 2);
+    lf_request_put(req);
 }
 
 /* What ends an answer must not come before min_tokens, and nothing else may. */
@@ -507,6 +537,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(what_cannot_fit_is_refused_at_its_limit),
         CASE(bad_parameters_are_refused_by_name),
+        CASE(marks_go_with_the_sequence),
         CASE(allowed_tokens_of_which_none_may_come_are_refused),
         cmocka_unit_test(a_request_larger_than_the_pool_is_refused),
         cmocka_unit_test(a_full_queue_says_when_to_come_back),

@@ -113,6 +113,9 @@ static void each_choice_is_a_request_of_its_group(void **state)
     ask.ask.cache_salt = LF_STR("pepper");
     ask.tenant = (struct lf_tenant){.id = 9, .by_key = true};
     memset(ask.tenant.salt, 's', sizeof ask.tenant.salt);
+    int32_t marks[] = {2, 3};
+    ask.prompts.items[0].marks = marks;
+    ask.prompts.items[0].n_marks = 2;
     ask.params.deadline_ns = 12345;
     ask.params.notify = nobody;
     ask.params.notify_ctx = &ask;
@@ -121,6 +124,8 @@ static void each_choice_is_a_request_of_its_group(void **state)
     for (int i = 0; i < 4; i++) {
         const struct lf_gen_params *p = submitted(i);
         assert_int_equal(p->n_prompt, i < 2 ? 3 : 5);
+        assert_ptr_equal(p->marks, i < 2 ? marks : NULL);
+        assert_int_equal(p->n_marks, i < 2 ? 2 : 0);
         assert_ptr_equal(p->leader, i % 2 ? &engine.requests[i - 1] : NULL);
         assert_int_equal(p->n_group, i ? 0 : 4);
         assert_int_equal(p->group_tokens, i ? 0 : (3 + 5) * 2);
