@@ -433,6 +433,7 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
     lf_tiers_pins_most(e, e->mailbox.limits.pins_most);
     collect_figures(e);
     e->figures.ctx = opts->ctx;
+    e->figures.most_tokens = lf_engine_fit(e, limits.n_blocks);
     set_groups(&e->figures, kv);
     e->figures.max_seqs = opts->max_seqs;
     e->figures.is_host = lf_device_info(kv->dev)->is_host;
@@ -484,10 +485,15 @@ void lf_engine_snapshot(struct lf_engine *engine, struct lf_engine_state *out)
     lf_mailbox_snapshot_engine(&engine->mailbox, out);
 }
 
+int64_t lf_engine_fit(const struct lf_engine *e, int64_t n_blocks)
+{
+    return LF_MIN(lf_kv_windows_fit(&e->sched.opts.windows, n_blocks) * LF_KV_BLOCK_TOKENS, e->opts.ctx);
+}
+
 int64_t lf_engine_largest(struct lf_engine *engine, uint64_t tenant)
 {
     int64_t n_blocks = lf_mailbox_room(&engine->mailbox, tenant, lf_clock_ns());
-    return LF_MIN(lf_kv_windows_fit(&engine->sched.opts.windows, n_blocks) * LF_KV_BLOCK_TOKENS, engine->opts.ctx);
+    return lf_engine_fit(engine, n_blocks);
 }
 
 const struct lf_engine_metrics *lf_engine_metrics(const struct lf_engine *engine)

@@ -106,8 +106,12 @@ void lf_engine_places(struct lf_engine *engine, const uint8_t *keys, int n, int 
 void lf_engine_guard(struct lf_engine *engine, bool guarded);
 /* Tokens of prompt and answer that a request with this prompt may have at most, beside what is pinned. Any thread. */
 int64_t lf_engine_most(struct lf_engine *engine, const struct lf_gen_params *params);
-/* Tokens that the prompt's full blocks have from its beginning on, as far as they are kept on disk. Any thread. */
+/* Tokens of the longest beginning of the prompt's full blocks of which all that is seen from its end is on disk: of
+ * windows their part. Any thread. */
 int lf_engine_n_kept(struct lf_engine *engine, const struct lf_gen_params *params);
+
+/* Blocks of a tier that are pinned with n full ones of a prompt, in all groups of layers. Any thread. */
+int64_t lf_engine_pin_blocks(const struct lf_engine *engine, int64_t n);
 
 /* Blocks that may be pinned to a tier, and that are or will be; what several share counts several times. most 0: there
  * is no such tier. */
@@ -141,6 +145,8 @@ struct lf_engine_state {
     bool draining;
     const char *message; /* static text, "" while alive */
     int ctx, max_seqs;
+    int64_t
+        most_tokens; /* of prompt and answer of a request, where nothing is pinned: <= ctx, and what the cache holds */
     int n_running, n_waiting;
     int64_t waiting_tokens;
     int n_blocks, n_blocks_used, n_blocks_cached, n_blocks_free;

@@ -50,6 +50,8 @@ struct lf_engine {
     bool failed;
 };
 
+/* Tokens of the longest request that so many blocks of the pool are enough for, but for the context. Any thread. */
+int64_t lf_engine_fit(const struct lf_engine *e, int64_t n_blocks);
 /* Puts a request on the chain of those to publish, once. */
 void lf_engine_touch(struct lf_engine *e, struct lf_request *req);
 /* Ends a request that waits or runs: its blocks go back. The only place where one ends. */

@@ -98,8 +98,9 @@ struct lf_gen_params {
     int64_t group_tokens;
     bool follows;
     /* The prompt's full blocks stay where this says, computed or brought there first, until the caller puts the
-     * request: it ends as any other, with LF_FINISH_LENGTH, and goes on holding them. max_tokens is 0. spare: blocks of
-     * each tier that the caller is about to let go of, which are not counted against what may be pinned. */
+     * request: it ends as any other, with LF_FINISH_LENGTH, and goes on holding them. max_tokens is 0. spare: full
+     * blocks of a prompt in each tier that the caller is about to let go of, which are not counted against what may be
+     * pinned. */
     enum lf_pin pin;
     int64_t pin_spare[LF_PIN_N];
     /* Called on the engine thread after something was published; must return at once and not call back. */

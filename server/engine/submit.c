@@ -157,22 +157,49 @@ int64_t lf_engine_most(struct lf_engine *e, const struct lf_gen_params *p)
         n = lf_mailbox_most(&e->mailbox, keys, n_full_blocks(p) + 1, keys ? n_most : 0);
         lf_text_free(p->memory, keys);
     }
-    return LF_MIN(lf_kv_windows_fit(&e->sched.opts.windows, n) * LF_KV_BLOCK_TOKENS, e->opts.ctx);
+    return lf_engine_fit(e, n);
+}
+
+int64_t lf_engine_pin_blocks(const struct lf_engine *e, int64_t n)
+{
+    return lf_kv_windows_pinned(&e->sched.opts.windows, (int)n);
+}
+
+/* Notes in n_run which of the groups have block i on disk, as the number of such in a row that end with it. Whether
+ * those that see all have it. */
+static bool note_kept(struct lf_engine *e, const struct lf_prefix_key *chain, int n_run[LF_KV_WINDOWS_N])
+{
+    const struct lf_kv_windows *w = &e->sched.opts.windows;
+    bool whole = true;
+    for (int g = 0; g < lf_kv_windows_n(w); g++) {
+        struct lf_prefix_key key = lf_prefix_group_key(chain, g);
+        n_run[g] = lf_disk_table_has(e->opts.disk, &key) ? n_run[g] + 1 : 0;
+        whole = whole && (n_run[g] > 0 || lf_kv_windows_slides(w, g));
+    }
+    return whole;
+}
+
+/* Whether all that is seen from behind the first n blocks is among those. */
+static bool has_seen(const struct lf_kv_windows *w, const int n_run[LF_KV_WINDOWS_N], int n)
+{
+    for (int g = 0; g < lf_kv_windows_n(w); g++)
+        if (n_run[g] < n - lf_kv_windows_first(w->tokens[g], n)) return false;
+    return true;
 }
 
 int lf_engine_n_kept(struct lf_engine *e, const struct lf_gen_params *p)
 {
-    struct lf_disk_table *table = e->opts.disk;
     struct lf_prefix_key key;
-    int n = 0;
-    if (!table || !e->kv->prefix) return 0;
+    int n_run[LF_KV_WINDOWS_N] = {0}, n_kept = 0;
+    if (!e->opts.disk || !e->kv->prefix) return 0;
     lf_prefix_cache_root(e->kv->prefix, p->salt, (size_t)p->salt_bytes, &key);
-    for (; n + LF_KV_BLOCK_TOKENS <= p->n_prompt; n += LF_KV_BLOCK_TOKENS) {
+    for (int i = 0; i < n_full_blocks(p); i++) {
         struct lf_prefix_key prev = key;
-        lf_prefix_key_next(&prev, p->prompt + n, &key);
-        if (!lf_disk_table_has(table, &key)) break;
+        lf_prefix_key_next(&prev, p->prompt + (ptrdiff_t)i * LF_KV_BLOCK_TOKENS, &key);
+        if (!note_kept(e, &key, n_run)) break;
+        if (has_seen(&e->sched.opts.windows, n_run, i + 1)) n_kept = i + 1;
     }
-    return n;
+    return n_kept * LF_KV_BLOCK_TOKENS;
 }
 
 enum lf_status lf_engine_submit(struct lf_engine *engine, const struct lf_gen_params *params, struct lf_request **out,

@@ -30,7 +30,7 @@ def config(window):
 
 def with_texts(dir, config):
     """A directory for such a model with the demo model's tokenizer and chat template."""
-    os.mkdir(dir)
+    os.makedirs(dir)
     for name in ("tokenizer.model", "tokenizer_config.json"):
         shutil.copy(os.path.join(DEMO, "model", name), dir)
     with open(os.path.join(dir, "config.json"), "w") as f:
@@ -189,6 +189,56 @@ class Documents(harness.Case):
                 _, n_prompt, n_cached = self.ask([document, {"type": "text", "text": question}])
                 self.assertGreater(n_prompt - n, 1024 + WINDOW + 128)
                 self.assertEqual(n_cached, n // 64 * 64 if i else n_first, (document["type"], i))
+
+
+class Alone(harness.Case):
+    """Where all layers have windows no request is too long for the cache, and little of a document is pinned."""
+    server_class = harness.Program
+
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.mkdtemp(prefix="lf_windows_")
+        with_texts(os.path.join(cls.dir, "alone"), {**config(True), "layer_types": LAYERS * ["sliding_attention"]})
+        cls.args = ("--model", os.path.join(cls.dir, "alone"), "--load", "dummy", "--ctx", "4096", "--chunk", "512", "--kv-tokens", "16K")
+        super().setUpClass()
+        with open(os.path.join(DEMO, "document.txt"), encoding="utf-8") as f:
+            cls.text = f.read()[:10000]
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        shutil.rmtree(cls.dir)
+
+    @staticmethod
+    def complete(server, n_prompt, max_tokens):
+        return server.post("/v1/completions", {"prompt": [5] * n_prompt, "max_tokens": max_tokens, "ignore_eos": True})
+
+    def test_a_request_may_be_longer_than_all_blocks(self):
+        blocks = self.server.get("/v1/capacity").json["blocks"]
+        self.assertLess(blocks["total"] * 64, 3000)
+        r = self.complete(self.server, 4086, 10)
+        self.assertEqual((r.status, r.json["usage"]["total_tokens"]), (200, 4096), r.body)
+        self.assert_error(self.complete(self.server, 4086, 11), 400, "context_length_exceeded")
+
+    def test_a_document_is_pinned_in_few_blocks(self):
+        server, url = self.server, "/v1/documents/report"
+        r = server.request("PUT", url + "?wait=true", self.text.encode(), {"Content-Type": "text/plain"}, timeout=100)
+        self.assertEqual(harness.events(r.body)[-1], "[DONE]", r.body)
+        n, half = server.get(url).json["tokens"] // 64, server.get("/v1/capacity").json["blocks"]["total"] // 2
+        self.assertGreater(n, half)
+        r = server.post(url + "/pin", {"tier": "device"})
+        self.assertEqual(r.status, 200, r.body)
+        # what is counted: all that is seen from its last block, and that one; what is held may be one fewer
+        n_counted = n - (64 * (n - 1) - WINDOW + 1) // 64
+        pinned = lambda: server.metric("kv_blocks_pinned")
+        self.assertTrue(harness.wait_until(lambda: n_counted - 1 <= pinned() <= n_counted), pinned())
+        # others are as large, until half of the cache is
+        for i in range(1, half // n_counted + 1):
+            server.request("PUT", f"{url}{i}?wait=true", f"{i} {self.text}".encode(), {"Content-Type": "text/plain"}, timeout=100)
+            r = server.post(f"{url}{i}/pin", {"tier": "device"})
+            self.assertEqual(r.status, 507 if (i + 1) * n_counted > half else 200, (i, n_counted, half, r.body))
+        self.assert_error(r, 507, "pins_full", "tier")
+        self.assertIn(f"there is room for {half % n_counted} blocks of {half}", r.error["message"])
 
 
 if __name__ == "__main__":

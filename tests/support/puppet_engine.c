@@ -80,7 +80,10 @@ int lf_engine_n_kept(struct lf_engine *e, const struct lf_gen_params *params)
 
 void lf_engine_snapshot(struct lf_engine *e, struct lf_engine_state *out)
 {
-    *out = (struct lf_engine_state){.alive = true, .ctx = e->ctx, .n_blocks = e->n_blocks};
+    *out = (struct lf_engine_state){.alive = true,
+                                    .ctx = e->ctx,
+                                    .n_blocks = e->n_blocks,
+                                    .most_tokens = LF_MIN(e->ctx, (int64_t)e->n_blocks * LF_KV_BLOCK_TOKENS)};
 }
 
 enum lf_status lf_engine_submit(struct lf_engine *e, const struct lf_gen_params *params, struct lf_request **out,

@@ -556,6 +556,7 @@ void lf_engine_snapshot(struct lf_engine *e, struct lf_engine_state *out)
                                     .draining = e->draining,
                                     .message = e->dead ? "the double was told to die" : "",
                                     .ctx = e->opts.ctx,
+                                    .most_tokens = LF_MIN(e->opts.ctx, (int64_t)e->opts.n_blocks * LF_KV_BLOCK_TOKENS),
                                     .max_seqs = e->opts.max_seqs,
                                     .n_running = e->n_running,
                                     .n_waiting = e->n_waiting,

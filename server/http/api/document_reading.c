@@ -116,20 +116,19 @@ uint8_t *lf_document_keys(struct lf_http_server *s, const struct lf_gen_params *
 }
 
 /* Whether what params pin finds room in every tier that it is to stay in: else 507. */
-static enum lf_status check_pin_room(const struct lf_engine_state *engine, const struct lf_gen_params *params,
-                                     struct lf_api_err *err)
+static enum lf_status check_pin_room(struct lf_http_server *s, const struct lf_engine_state *state,
+                                     const struct lf_gen_params *params, struct lf_api_err *err)
 {
-    int64_t n = params->n_prompt / LF_KV_BLOCK_TOKENS;
+    int64_t n_full = params->n_prompt / LF_KV_BLOCK_TOKENS, n = lf_engine_pin_blocks(s->engine, n_full);
     for (int pin = LF_PIN_DISK; pin <= (int)params->pin; pin++) {
-        const struct lf_engine_pins *pins = &engine->pins[pin];
-        int64_t n_left = pins->n_most - pins->n + params->pin_spare[pin];
+        const struct lf_engine_pins *pins = &state->pins[pin];
+        int64_t n_left = pins->n_most - pins->n + lf_engine_pin_blocks(s->engine, params->pin_spare[pin]);
         if (!pins->n_most || n <= n_left) continue;
-        return lf_refuse(
-            err, 507, "tier", "pins_full",
-            "%lld tokens would be pinned (%s); at most half of a tier may be, and there is room for %lld of "
-            "%lld: unpin a document, or name a lower tier.",
-            (long long)(n * LF_KV_BLOCK_TOKENS), lf_pin_name((enum lf_pin)pin),
-            (long long)(LF_MAX(n_left, 0) * LF_KV_BLOCK_TOKENS), (long long)(pins->n_most * LF_KV_BLOCK_TOKENS));
+        return lf_refuse(err, 507, "tier", "pins_full",
+                         "%lld tokens would be pinned (%s) in %lld blocks; at most half of a tier may be, and there is "
+                         "room for %lld blocks of %lld: unpin a document, or name a lower tier.",
+                         (long long)(n_full * LF_KV_BLOCK_TOKENS), lf_pin_name((enum lf_pin)pin), (long long)n,
+                         (long long)LF_MAX(n_left, 0), (long long)pins->n_most);
     }
     return LF_OK;
 }
@@ -141,9 +140,9 @@ enum lf_status lf_document_submit(struct lf_http_server *s, const struct lf_gen_
     struct lf_err why = {0};
     int retry_after_s = 1;
     lf_engine_snapshot(s->engine, &engine);
-    int64_t room = LF_MIN(engine.ctx, (int64_t)engine.n_blocks * LF_KV_BLOCK_TOKENS);
+    int64_t room = engine.most_tokens;
     if (params->n_prompt >= room) return lf_refuse_context(err, "text", params->n_prompt, 1, room, false);
-    LF_TRY(check_pin_room(&engine, params, err));
+    LF_TRY(check_pin_room(s, &engine, params, err));
     int64_t most = params->pin == LF_PIN_DEVICE ? room : lf_engine_most(s->engine, params);
     if (params->n_prompt > most) return lf_refuse_beside_pins(err, "text", params->n_prompt, most);
     enum lf_status status = lf_engine_submit(s->engine, params, out, &retry_after_s, &why);

@@ -285,7 +285,7 @@ enum lf_status lf_generation_start(struct lf_generation **out, const struct lf_g
     *ask = (struct lf_ask){0};
     *prompts = (struct lf_prompts){0};
     struct start st = {.params = params, .gen = gen};
-    st.room = LF_MIN(engine.ctx, (int64_t)engine.n_blocks * LF_KV_BLOCK_TOKENS);
+    st.room = engine.most_tokens;
     st.seed = gen->ask.seed_given ? (uint64_t)gen->ask.seed : params->seed;
     mix_salt(&st);
     enum lf_status status = start_choices(&st, err);

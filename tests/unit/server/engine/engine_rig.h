@@ -10,6 +10,7 @@ struct engine_rig {
     struct fake_backend backend;
     struct lf_device *dev;
     struct lf_kv_cache kv;
+    const struct lf_kv_layout *layout; /* of the cache, borrowed; NULL: a layer that sees all. Slots are group 0's */
     struct lf_engine *engine;
 };
 
@@ -37,6 +38,7 @@ static inline void rig_open_kv(struct engine_rig *f, int n_blocks, const struct 
     struct lf_device_opts dev = {.name = "cpu", .n_threads = 1, .max_isa = -1};
     struct lf_kv_cache_opts kv = {
         .dtype = LF_F32, .n_blocks = n_blocks, .n_layers = 1, .n_kv_heads = 1, .head_dim = 2, .prefix_cache = prefix};
+    kv.layout = f->layout;
     assert_int_equal(lf_device_open(&f->dev, &dev, NULL), LF_OK);
     assert_int_equal(lf_kv_cache_open(&f->kv, f->dev, &kv, NULL), LF_OK);
     int n_slots = lf_batch_n_slots(opts->max_seqs);

@@ -52,6 +52,41 @@ static void a_request_larger_than_the_pool_is_refused(void **state)
     rig_close(&f);
 }
 
+/* Of windows the longest request is what their part of it leaves to the others; where there are no others, the context.
+ * At the limit and one past it. */
+static void windows_make_room_for_longer_requests(void **state)
+{
+    (void)state;
+    const struct lf_kv_layer_spec specs[] = {{.window = 128, .n_kv_heads = 1, .head_dim = 2, .alias_of = -1},
+                                             {.window = 0, .n_kv_heads = 1, .head_dim = 2, .alias_of = -1}};
+    /* beside 4 blocks of a step's tokens: 4 of the window */
+    const struct {
+        int n_layers, n_blocks, most, pinned;
+    } cases[] = {{1, 8, 4096, 3}, {1, 7, 192, 3}, {2, 28, 20 * 64, 20 + 3}, {2, 72, 4096, 20 + 3}};
+    static int32_t prompt[4097];
+    rig_prompt(prompt, 4097, 1);
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        struct engine_rig f = {.backend = {.delay_us = 0}};
+        struct lf_engine_opts opts = rig_opts();
+        struct lf_kv_layout layout;
+        struct lf_engine_state now;
+        int retry = 0;
+        assert_int_equal(lf_kv_layout_make(&layout, specs, cases[i].n_layers, LF_F32, NULL), LF_OK);
+        f.layout = &layout;
+        rig_open(&f, cases[i].n_blocks, &opts);
+        lf_engine_snapshot(f.engine, &now);
+        assert_int_equal(now.most_tokens, cases[i].most);
+        struct lf_gen_params p = rig_params(prompt, cases[i].most, 1);
+        assert_int_equal(lf_engine_most(f.engine, &p), cases[i].most);
+        assert_int_equal(rig_try(&f, &p, &retry), LF_LIMIT);
+        p.n_prompt--;
+        assert_int_equal(rig_try(&f, &p, &retry), LF_OK);
+        assert_int_equal(lf_engine_pin_blocks(f.engine, 20), cases[i].pinned);
+        rig_close(&f);
+        lf_kv_layout_deinit(&layout);
+    }
+}
+
 static void bad_parameters_are_refused_by_name(void **state)
 {
     struct engine_rig *f = *state;
@@ -539,6 +574,7 @@ int main(void)
         CASE(bad_parameters_are_refused_by_name),
         CASE(marks_go_with_the_sequence),
         CASE(allowed_tokens_of_which_none_may_come_are_refused),
+        cmocka_unit_test(windows_make_room_for_longer_requests),
         cmocka_unit_test(a_request_larger_than_the_pool_is_refused),
         cmocka_unit_test(a_full_queue_says_when_to_come_back),
         cmocka_unit_test(a_tenant_has_so_many_in_flight),

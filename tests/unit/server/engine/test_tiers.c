@@ -81,6 +81,7 @@ struct fixture {
     int n_blocks, n_async_steps, break_at_step;
     uint64_t memory_bytes;
     bool no_disk;
+    const struct lf_kv_layout *layout;
     struct lf_engine_speed speed; /* to begin with */
 };
 
@@ -94,6 +95,7 @@ static void open_engine(void)
     if (lf_disk_table_open(&f.table, slow_file(&f.disk, 0), slow_file(&f.disk, 1), N_SLOTS, block_bytes, &err) != LF_OK)
         fail_msg("%s", err.message);
     memset(&f.rig, 0, sizeof(f.rig));
+    f.rig.layout = f.layout;
     f.rig.backend.n_async_steps = f.n_async_steps;
     f.rig.backend.break_at_step = f.break_at_step;
     f.rig.backend.token_us = 12; /* slower than the disk, or nothing would be loaded */
@@ -213,6 +215,44 @@ static void what_leaves_the_cache_is_found_below(void **state)
     for (uint64_t seed = 1; seed <= 8; seed++) n_restored += rig_generate(&f.rig, 1900, 4, seed).n_restored;
     assert_true(n_restored >= 2 * 1856);
     assert_int_equal(n_restored, lf_counter_get(&lf_engine_metrics(f.rig.engine)->prompt_tokens_restored));
+}
+
+static int n_kept(int n_prompt)
+{
+    static int32_t ids[4096];
+    rig_prompt(ids, n_prompt, 1);
+    struct lf_gen_params p = rig_params(ids, n_prompt, 0);
+    return lf_engine_n_kept(f.rig.engine, &p);
+}
+
+/* Of windows what is seen from the end of a beginning is enough for it, and must be there: whether they are all groups
+ * or some. */
+static void what_is_kept_of_a_prompt_is_what_can_be_found(void **state)
+{
+    (void)state;
+    const struct lf_kv_layer_spec specs[] = {{.window = 128, .n_kv_heads = 1, .head_dim = 2, .alias_of = -1},
+                                             {.window = 0, .n_kv_heads = 1, .head_dim = 2, .alias_of = -1}};
+    for (int n_layers = 1; n_layers <= 2; n_layers++) {
+        struct lf_kv_layout layout;
+        assert_int_equal(lf_kv_layout_make(&layout, specs, n_layers, LF_F32, NULL), LF_OK);
+        assert_int_equal(layout.n_groups, n_layers);
+        close_engine();
+        fake_disk_deinit(&f.disk);
+        fake_disk_init(&f.disk);
+        f.layout = &layout;
+        open_engine();
+        assert_int_equal(n_kept(3000), 0);
+        assert_int_equal(rig_generate(&f.rig, 3000, 1, 1).n_cached, 0);
+        restart();
+        assert_int_equal(n_kept(3000), 46 * 64);
+        assert_int_equal(n_kept(3008), 46 * 64); /* its last block is another one */
+        assert_int_equal(n_kept(1200), 0);       /* of windows nothing that is seen from there */
+        assert_int_equal(rig_generate(&f.rig, 3000, 1, 1).n_restored, 46 * 64);
+        close_engine();
+        f.layout = NULL;
+        lf_kv_layout_deinit(&layout);
+        open_engine();
+    }
 }
 
 static void another_tenants_blocks_are_not_found(void **state)
@@ -629,6 +669,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_answer_outlives_it_too, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_is_written_twice, setup, teardown),
         cmocka_unit_test_setup_teardown(what_leaves_the_cache_is_found_below, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_kept_of_a_prompt_is_what_can_be_found, setup, teardown),
         cmocka_unit_test_setup_teardown(another_tenants_blocks_are_not_found, setup, teardown),
         cmocka_unit_test_setup_teardown(a_broken_block_is_computed_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_disk_that_fails_costs_only_time, setup, teardown),
