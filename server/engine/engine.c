@@ -204,6 +204,7 @@ static bool launch(struct lf_engine *e)
     e->figures.n_steps++;
     if (!device_works(e, e->backend.launch(e->backend.ctx, e->kv, &batch))) return true;
     lf_sched_launched(&e->sched, &f->step);
+    lf_engine_poison_passed(e, &f->step);
     e->n_flights++;
     lf_histogram_observe(&e->metrics.tokens_per_step, f->step.n_tokens);
     lf_counter_add(&e->metrics.prompt_tokens_computed, (uint64_t)f->step.n_prefill_tokens);

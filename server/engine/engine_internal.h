@@ -57,6 +57,9 @@ void lf_engine_touch(struct lf_engine *e, struct lf_request *req);
 /* Ends a request that waits or runs: its blocks go back. The only place where one ends. */
 void lf_engine_finish(struct lf_engine *e, struct lf_request *req, enum lf_finish finish, enum lf_status status,
                       const char *message, int64_t now_ns);
+/* Debug builds: fills with NaN what the step that has just been launched was the last one to see (lf_kv_cache_poison).
+ */
+void lf_engine_poison_passed(struct lf_engine *e, const struct lf_sched_step *step);
 /* Lets go of what a request holds that has ended, or takes back what it said of blocks before it could. */
 void lf_engine_let_go(struct lf_engine *e, struct lf_request *req);
 /* Ends a request with a pin that has just come, and whose blocks are all where they are to stay: false: they are not.

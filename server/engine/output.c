@@ -47,10 +47,17 @@ static void count_finish(struct lf_engine *e, const struct lf_request *req)
 
 /* Debug builds show that nothing reads a block that nobody owns. Not on a GPU with something below: there it would be
  * done in the queue, some time, and a block that is loaded comes beside it. */
+#ifdef LF_DEBUG
+static bool may_poison(const struct lf_engine *e)
+{
+    return e->tiers.n == 0 || lf_device_info(e->kv->dev)->is_host;
+}
+#endif
+
 static void poison_blocks(struct lf_engine *e, const struct lf_sched_seq *seq)
 {
 #ifdef LF_DEBUG
-    if (e->tiers.n > 0 && !lf_device_info(e->kv->dev)->is_host) return;
+    if (!may_poison(e)) return;
     for (int g = 0; g < lf_kv_windows_n(&e->sched.opts.windows); g++)
         for (int i = seq->tables[g].first; i < seq->tables[g].end; i++) {
             int32_t idx = lf_sched_table(seq, g)[i];
@@ -60,6 +67,31 @@ static void poison_blocks(struct lf_engine *e, const struct lf_sched_seq *seq)
 #else
     (void)e;
     (void)seq;
+#endif
+}
+
+/* What an item's step has passed is among the entries before the table's first; others there may be anybody's. A block
+ * that is free is nobody's, so it does not matter which one it was. */
+void lf_engine_poison_passed(struct lf_engine *e, const struct lf_sched_step *step)
+{
+#ifdef LF_DEBUG
+    const struct lf_kv_windows *w = &e->sched.opts.windows;
+    if (!may_poison(e)) return;
+    for (int i = 0; i < step->n_items; i++) {
+        const struct lf_sched_seq *seq = step->items[i].seq;
+        int n_most = step->items[i].n_tokens / LF_KV_BLOCK_TOKENS + 2;
+        for (int g = 0; g < lf_kv_windows_n(w); g++) {
+            int end = lf_kv_windows_slides(w, g) ? seq->tables[g].first : 0;
+            for (int k = LF_MAX(end - n_most, 0); k < end; k++) {
+                int32_t idx = lf_sched_table(seq, g)[k];
+                const struct lf_block *block = &e->kv->pool.blocks[idx];
+                if (block->n_refs == 0 && !block->cached) lf_kv_cache_poison(e->kv, idx);
+            }
+        }
+    }
+#else
+    (void)e;
+    (void)step;
 #endif
 }
 

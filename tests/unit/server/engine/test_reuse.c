@@ -121,6 +121,42 @@ static void without_prefix_cache_everything_is_computed(void **state)
     assert_true(lf_engine_host_bytes(&opts, FAKE_VOCAB, 256) > lf_engine_host_bytes(&opts, FAKE_VOCAB, 128));
 }
 
+#ifdef LF_DEBUG
+/* Blocks that nobody owns and that hold a token's hash. */
+static int n_free_and_written(struct engine_rig *f)
+{
+    int n = 0;
+    for (int32_t b = 0; b < f->kv.pool.n_blocks; b++) {
+        const struct lf_kv_seq seq = {.blocks = &b};
+        uint32_t bits = *fake_slot(&f->kv.view, &seq, 0, 0);
+        if (f->kv.pool.blocks[b].cached) continue;
+        assert_int_equal(f->kv.pool.blocks[b].n_refs, 0);
+        n += bits != 0 && bits != 0x7fc00000u;
+    }
+    return n;
+}
+
+/* With and without a prefix cache, of the prompt and of the answer, and the answer is the same. */
+static void what_slides_out_of_a_window_is_poisoned(void **state)
+{
+    (void)state;
+    const struct lf_kv_layer_spec spec = {.window = 128, .n_kv_heads = 1, .head_dim = 2, .alias_of = -1};
+    for (int prefix = 0; prefix <= 1; prefix++) {
+        struct engine_rig f = {.backend = {.n_async_steps = n_async_steps, .on_thread = mark_thread}};
+        struct lf_engine_opts opts = rig_opts();
+        struct lf_kv_layout layout;
+        assert_int_equal(lf_kv_layout_make(&layout, &spec, 1, LF_F32, NULL), LF_OK);
+        f.layout = &layout;
+        rig_open_kv(&f, 128, &opts, prefix);
+        for (int i = 0; i < 2; i++) assert_int_equal(rig_generate(&f, 2000, 1500, 1).n_tokens, 1500);
+        assert_int_equal(rig_blocks_used(&f), 0);
+        assert_int_equal(n_free_and_written(&f), 0);
+        rig_close(&f);
+        lf_kv_layout_deinit(&layout);
+    }
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +167,9 @@ int main(void)
         CASE(equal_prompts_at_once_are_computed_once),
         CASE(a_follower_goes_on_when_its_leader_is_gone),
         cmocka_unit_test(without_prefix_cache_everything_is_computed),
+#ifdef LF_DEBUG
+        cmocka_unit_test(what_slides_out_of_a_window_is_poisoned),
+#endif
     };
     int n_failed = 0;
     for (n_async_steps = 0; n_async_steps <= LF_ENGINE_ASYNC_STEPS_N; n_async_steps++)
