@@ -169,8 +169,11 @@ class Documents(harness.Case):
         super().tearDownClass()
         shutil.rmtree(cls.dir)
 
-    def n_tokens(self, parts):
-        return self.server.post("/tokenize", {"messages": [{"role": "user", "content": parts}]}).json["count"]
+    def n_same(self, parts):
+        """Tokens of the full blocks that all prompts with these parts before a text have."""
+        ids = [self.server.post("/tokenize", {"messages": [{"role": "user", "content": [*parts, {"type": "text", "text": text}]}]})
+               .json["tokens"] for text in ("1 x", "2 x")]
+        return len(os.path.commonprefix(ids)) // 64 * 64
 
     def ask(self, parts):
         """(the answer, tokens of the prompt, of these from the cache)"""
@@ -189,6 +192,16 @@ class Documents(harness.Case):
                 _, n_prompt, n_cached = self.ask([document, {"type": "text", "text": question}])
                 self.assertGreater(n_prompt - n, 1024 + WINDOW + 128)
                 self.assertEqual(n_cached, n // 64 * 64 if i else n_first, (document["type"], i))
+
+    def test_the_end_of_each_of_several_is_found(self):
+        text = lambda t: {"type": "text", "text": t}
+        first, second = [{"type": "document", "source": {"type": "text", "data": f"{i} {self.text[:4000]}"}} for i in "ab"]
+        one, two = self.n_same([first]), self.n_same([first, second])
+        self.assertGreater(two, one + WINDOW + 128)
+        got = [self.ask(parts)[2] for parts in ([first, second, text(self.questions[0])], [first, second, text(self.questions[1])],
+                                                [first, text(self.questions[2])])]
+        self.assertLess(got[0], 64)
+        self.assertEqual(got[1:], [two, one])
 
 
 class Alone(harness.Case):
