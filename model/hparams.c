@@ -560,30 +560,40 @@ static enum lf_status find_ropes(const struct lf_arch *fam, struct lf_json_value
 }
 
 /* Channels that turn; where RoPE is proportional, all do, but of the pairs some stand still. */
-static enum lf_status read_rotary_dim(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
-                                      struct lf_json_value rope, struct lf_rope_opts *r, struct lf_err *err)
+static enum lf_status read_rotary_dim(const struct lf_arch *fam, struct lf_json_value root, struct lf_json_value rope,
+                                      struct lf_rope_opts *r, struct lf_err *err)
 {
     double part = fam->partial_rotary_factor > 0 ? fam->partial_rotary_factor : 1;
     LF_TRY(lf_config_number_or(root, "partial_rotary_factor", 0, 1, &part, NULL, err));
     LF_TRY(lf_config_number_or(rope, "partial_rotary_factor", 0, 1, &part, NULL, err));
-    r->n_turned = (int)(part * hp->head_dim / 2);
-    r->rotary_dim = r->kind == LF_ROPE_PROPORTIONAL ? hp->head_dim : (int)(part * hp->head_dim);
+    r->n_turned = (int)(part * r->head_dim / 2);
+    r->rotary_dim = r->kind == LF_ROPE_PROPORTIONAL ? r->head_dim : (int)(part * r->head_dim);
     if (r->rotary_dim < 2 || r->rotary_dim % 2 != 0) {
         return lf_fail(err, LF_UNSUPPORTED, "partial_rotary_factor %g of head_dim %d is no even number from 2", part,
-                       hp->head_dim);
+                       r->head_dim);
     }
     return LF_OK;
 }
 
-/* RoPE as `rope` says, which may be absent; theta: where it has none. *positions: how many it is for. */
-static enum lf_status read_rope_opts(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
-                                     struct lf_json_value rope, double theta, struct lf_rope_opts *r, double *positions,
+/* RoPE of layers with a window, or of those without one, before its parameters are read. Their head_dim is one. */
+static struct lf_rope_opts rope_of_type(const struct lf_hparams *hp, bool has_window, double theta)
+{
+    int i = 0;
+    while (i < hp->n_layers && (hp->layers[i].window > 0) != has_window) i++;
+    return (struct lf_rope_opts){.head_dim = i < hp->n_layers ? lf_layer_head_dim(hp, i) : hp->head_dim,
+                                 .theta = theta,
+                                 .factor = 1,
+                                 .truncate = true};
+}
+
+/* *r, which has head_dim and theta, as `rope` says, which may be absent. *positions: how many it is for. */
+static enum lf_status read_rope_opts(const struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
+                                     struct lf_json_value rope, struct lf_rope_opts *r, double *positions,
                                      struct lf_err *err)
 {
     *positions = hp->max_positions;
-    *r = (struct lf_rope_opts){.head_dim = hp->head_dim, .theta = theta, .factor = 1, .truncate = true};
     LF_TRY(read_rope_kind(rope, &r->kind, err));
-    LF_TRY(read_rotary_dim(hp, fam, root, rope, r, err));
+    LF_TRY(read_rotary_dim(fam, root, rope, r, err));
     LF_TRY(lf_config_number_or(rope, "rope_theta", 1.000001, 1e15, &r->theta, NULL, err));
     if (r->kind != LF_ROPE_YARN && !lf_json_is_absent(lf_json_get(rope, "attn_factor")))
         return lf_fail(err, LF_UNSUPPORTED, "rope parameter \"attn_factor\" is not implemented but for yarn");
@@ -617,9 +627,11 @@ static enum lf_status read_local_rope(struct lf_hparams *hp, const struct lf_arc
         theta = fam->local_theta;
         LF_TRY(lf_config_number_or(root, fam->local_theta_key, 1.000001, 1e15, &theta, NULL, err));
     }
-    LF_TRY(read_rope_opts(hp, fam, root, local, theta, &hp->ropes[1], &positions, err));
+    hp->ropes[1] = rope_of_type(hp, true, theta);
+    LF_TRY(read_rope_opts(hp, fam, root, local, &hp->ropes[1], &positions, err));
     bool is_plain = full->kind == LF_ROPE_NONE_SCALED && own->kind == LF_ROPE_NONE_SCALED;
-    if (is_plain && fabs(own->theta - full->theta) == 0 && own->rotary_dim == full->rotary_dim) return LF_OK;
+    bool is_shape = own->head_dim == full->head_dim && own->rotary_dim == full->rotary_dim;
+    if (is_plain && is_shape && fabs(own->theta - full->theta) == 0) return LF_OK;
     hp->n_ropes = 2;
     for (int i = 0; i < hp->n_layers; i++) hp->layers[i].rope = hp->layers[i].window > 0;
     return LF_OK;
@@ -633,20 +645,11 @@ static enum lf_status read_rope(struct lf_hparams *hp, const struct lf_arch *fam
     hp->n_ropes = 1;
     LF_TRY(fam->rope_by_type ? find_ropes(fam, root, &rope, &local, err) : find_rope(fam, root, &rope, err));
     LF_TRY(lf_config_number_or(root, "rope_theta", 1.000001, 1e15, &theta, NULL, err));
-    LF_TRY(read_rope_opts(hp, fam, root, rope, theta, &hp->ropes[0], &positions, err));
+    hp->ropes[0] = rope_of_type(hp, false, theta);
+    LF_TRY(read_rope_opts(hp, fam, root, rope, &hp->ropes[0], &positions, err));
     if (fam->rope_by_type) LF_TRY(read_local_rope(hp, fam, root, local, theta, err));
     hp->max_positions = (int)LF_MIN(positions, (double)LF_CONTEXT_TOKENS);
     return LF_OK;
-}
-
-int lf_layer_n_kv_heads(const struct lf_hparams *hp, int layer)
-{
-    return hp->layers[layer].n_kv_heads ? hp->layers[layer].n_kv_heads : hp->n_kv_heads;
-}
-
-int lf_layer_head_dim(const struct lf_hparams *hp, int layer)
-{
-    return hp->layers[layer].head_dim ? hp->layers[layer].head_dim : hp->head_dim;
 }
 
 bool lf_hparams_add_eos(struct lf_hparams *hp, int32_t id)
@@ -710,6 +713,7 @@ static enum lf_status read_text(struct lf_hparams *hp, const struct lf_arch *fam
     LF_TRY(read_switches(hp, fam, text, err));
     LF_TRY(make_layers(hp, err));
     LF_TRY(read_windows(hp, fam, text, err));
+    if (fam->read_layers) LF_TRY(fam->read_layers(hp, text, err));
     LF_TRY(read_rope(hp, fam, text, err));
     if (fam->read) LF_TRY(fam->read(hp, text, err));
     drop_wide_windows(hp);

@@ -18,13 +18,13 @@ struct lf_arch; /* model/arch/arch.h */
 
 /* What layers of a model differ in. */
 struct lf_layer_hparams {
-    int window;               /* sliding window, 0: none */
-    int rope;                 /* index of ropes */
-    int n_kv_heads, head_dim; /* 0: the model's */
-    int alias_back;           /* it has no keys and values of its own but reads those of the layer so many before it,
-                                 of the same window and shape; 0: it has */
-    bool has_experts;         /* in place of the MLP, or beside it (Gemma 4) */
-    bool v_of_k;              /* V is K before its norm: there is no v_proj (Gemma 4) */
+    int window;                             /* sliding window, 0: none */
+    int rope;                               /* index of ropes */
+    int n_kv_heads, head_dim, intermediate; /* 0: the model's */
+    int alias_back;   /* it has no keys and values of its own but reads those of the layer so many before it,
+                         of the same window and shape; 0: it has */
+    bool has_experts; /* in place of the MLP, or beside it (Gemma 4) */
+    bool v_of_k;      /* V is K before its norm: there is no v_proj (Gemma 4) */
 };
 
 /* Queries at position p are multiplied by 1 + beta · ln(1 + ⌊p / n_positions⌋) (Ministral 3). beta 0: they are not. */
@@ -67,9 +67,22 @@ struct lf_hparams {
 LF_MUST_CHECK enum lf_status lf_hparams_read(struct lf_hparams *out, const char *dir, struct lf_err *err);
 /* One more id that ends an answer: the tokenizer's. false: it is in the list, or no id, or the list is full. */
 bool lf_hparams_add_eos(struct lf_hparams *hp, int32_t id);
-/* Of a layer. */
-int lf_layer_n_kv_heads(const struct lf_hparams *hp, int layer);
-int lf_layer_head_dim(const struct lf_hparams *hp, int layer);
 void lf_hparams_deinit(struct lf_hparams *hp); /* accepts a zeroed one */
+
+/* Of a layer. */
+static inline int lf_layer_n_kv_heads(const struct lf_hparams *hp, int layer)
+{
+    return hp->layers[layer].n_kv_heads ? hp->layers[layer].n_kv_heads : hp->n_kv_heads;
+}
+
+static inline int lf_layer_head_dim(const struct lf_hparams *hp, int layer)
+{
+    return hp->layers[layer].head_dim ? hp->layers[layer].head_dim : hp->head_dim;
+}
+
+static inline int lf_layer_intermediate(const struct lf_hparams *hp, int layer)
+{
+    return hp->layers[layer].intermediate ? hp->layers[layer].intermediate : hp->intermediate;
+}
 
 #endif

@@ -55,6 +55,9 @@ struct lf_arch {
      * parameters of RoPE, that change a result where nobody reads them, NULL behind the last. */
     enum lf_status (*read)(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err);
     const char *const *reads;
+    /* What it reads before RoPE, which depends on it: shapes and types of layers; those of a type have one head_dim.
+     * NULL: nothing. */
+    enum lf_status (*read_layers)(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err);
     void (*record)(struct lf_recorder *r);
 };
 

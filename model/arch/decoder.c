@@ -2,14 +2,14 @@
 
 #include "model/arch/arch.h"
 
-int lf_decoder_n_q(const struct lf_hparams *hp)
+int lf_decoder_n_q(const struct lf_hparams *hp, int layer)
 {
-    return hp->n_heads * hp->head_dim;
+    return hp->n_heads * lf_layer_head_dim(hp, layer);
 }
 
-int lf_decoder_n_kv(const struct lf_hparams *hp)
+int lf_decoder_n_kv(const struct lf_hparams *hp, int layer)
 {
-    return hp->n_kv_heads * hp->head_dim;
+    return lf_layer_n_kv_heads(hp, layer) * lf_layer_head_dim(hp, layer);
 }
 
 /* Rows of q or k. */
@@ -25,7 +25,7 @@ static struct lf_slot_part heads_of(const struct lf_hparams *hp, const char *pat
 struct lf_linear lf_decoder_qkv(struct lf_recorder *r, int layer)
 {
     const struct lf_hparams *hp = r->hp;
-    int n_q = lf_decoder_n_q(hp), n_kv = lf_decoder_n_kv(hp);
+    int n_q = lf_decoder_n_q(hp, layer), n_kv = lf_decoder_n_kv(hp, layer);
     struct lf_linear_opts opts = {.parts = {heads_of(hp, "model.layers.#.self_attn.q_proj", n_q),
                                             heads_of(hp, "model.layers.#.self_attn.k_proj", n_kv),
                                             {.pattern = "model.layers.#.self_attn.v_proj", .n_rows = n_kv}},
@@ -42,16 +42,16 @@ struct lf_linear lf_decoder_qkv(struct lf_recorder *r, int layer)
 struct lf_linear lf_decoder_gate_up(struct lf_recorder *r, int layer)
 {
     const struct lf_hparams *hp = r->hp;
+    int n = lf_layer_intermediate(hp, layer);
     bool is_stacked = hp->arch->stacked || hp->arch->stacked_gate_up;
-    struct lf_linear_opts opts = {.parts = {{.pattern = "model.layers.#.mlp.gate_proj", .n_rows = hp->intermediate},
-                                            {.pattern = "model.layers.#.mlp.up_proj", .n_rows = hp->intermediate}},
+    struct lf_linear_opts opts = {.parts = {{.pattern = "model.layers.#.mlp.gate_proj", .n_rows = n},
+                                            {.pattern = "model.layers.#.mlp.up_proj", .n_rows = n}},
                                   .n_in = hp->hidden,
                                   .bias = hp->mlp_bias,
                                   .shard = LF_SHARD_ROWS};
-    struct lf_linear_opts stacked = {
-        .parts = {{.pattern = "model.layers.#.mlp.gate_up_proj", .n_rows = 2 * hp->intermediate}},
-        .n_in = hp->hidden,
-        .shard = LF_SHARD_ROWS};
+    struct lf_linear_opts stacked = {.parts = {{.pattern = "model.layers.#.mlp.gate_up_proj", .n_rows = 2 * n}},
+                                     .n_in = hp->hidden,
+                                     .shard = LF_SHARD_ROWS};
     return lf_rec_linear(r, layer, is_stacked ? &stacked : &opts);
 }
 
@@ -67,12 +67,12 @@ static struct lf_linear back_of(struct lf_recorder *r, int layer, const char *pa
 
 struct lf_linear lf_decoder_out(struct lf_recorder *r, int layer)
 {
-    return back_of(r, layer, "model.layers.#.self_attn.o_proj", lf_decoder_n_q(r->hp), r->hp->o_bias);
+    return back_of(r, layer, "model.layers.#.self_attn.o_proj", lf_decoder_n_q(r->hp, layer), r->hp->o_bias);
 }
 
 struct lf_linear lf_decoder_down(struct lf_recorder *r, int layer)
 {
-    return back_of(r, layer, "model.layers.#.mlp.down_proj", r->hp->intermediate, r->hp->mlp_bias);
+    return back_of(r, layer, "model.layers.#.mlp.down_proj", lf_layer_intermediate(r->hp, layer), r->hp->mlp_bias);
 }
 
 struct lf_decoder_ends lf_decoder_ends(struct lf_recorder *r)

@@ -6,8 +6,8 @@
 #include "model/recorder.h"
 
 /* Channels of all heads of q, and of k. */
-int lf_decoder_n_q(const struct lf_hparams *hp);
-int lf_decoder_n_kv(const struct lf_hparams *hp);
+int lf_decoder_n_q(const struct lf_hparams *hp, int layer);
+int lf_decoder_n_kv(const struct lf_hparams *hp, int layer);
 
 /* q, k and v of hidden. Where RoPE is interleaved, rows of q and k are in the order of halves. */
 struct lf_linear lf_decoder_qkv(struct lf_recorder *r, int layer);

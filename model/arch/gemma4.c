@@ -8,11 +8,15 @@
  *   - a last layer that never has a window;
  *   - where enable_moe_block is set, experts beside the MLP, whose router and experts are fed from the residual stream.
  *
- * Not yet, and refused by name: layers of several head sizes or numbers of KV heads, layers that share the keys and
- * values of earlier ones (E2B, E4B), inputs of each layer (the same). */
+ *   - layers without a window have heads of another size, and where attention_k_eq_v is set another number of KV heads;
+ *   - last layers (num_kv_shared_layers) that read the keys and values of the last one before them of their type, and
+ * have none of their own; their MLP may be twice as wide.
+ *
+ * Not yet, and refused by name: inputs of each layer (E2B, E4B). */
 #include "model/arch/arch.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "core/check.h"
 #include "core/limits.h"
@@ -22,19 +26,32 @@
 
 enum { GLOBAL_HEAD_DIM = 512, LAYER_INPUT = 256, WINDOW = 512 }; /* where the keys are missing */
 
+/* A layer that reads another one's keys and values has q alone. */
 static struct lf_linear qkv_of(struct lf_recorder *r, int layer)
 {
     const struct lf_hparams *hp = r->hp;
-    int n_kv = lf_decoder_n_kv(hp);
+    int n_kv = lf_decoder_n_kv(hp, layer);
     struct lf_linear_opts opts = {
-        .parts = {{.pattern = "model.layers.#.self_attn.q_proj", .n_rows = lf_decoder_n_q(hp)},
+        .parts = {{.pattern = "model.layers.#.self_attn.q_proj", .n_rows = lf_decoder_n_q(hp, layer)},
                   {.pattern = "model.layers.#.self_attn.k_proj", .n_rows = n_kv},
                   {.pattern = "model.layers.#.self_attn.v_proj", .n_rows = n_kv}},
         .n_in = hp->hidden,
         .bias = hp->qkv_bias,
         .shard = LF_SHARD_HEADS};
     if (hp->layers[layer].v_of_k) opts.parts[2].pattern = NULL;
+    if (hp->layers[layer].alias_back > 0) opts.parts[1].pattern = NULL;
     return lf_rec_linear(r, layer, &opts);
+}
+
+/* q of what qkv_of has made; K and V, where it has them, go into the cache. */
+static int rotate(struct lf_recorder *r, int layer, int qkv)
+{
+    const struct lf_layer_hparams *l = &r->hp->layers[layer];
+    int head_dim = lf_layer_head_dim(r->hp, layer);
+    int q_norm = lf_rec_vector(r, layer, "model.layers.#.self_attn.q_norm", head_dim);
+    if (l->alias_back > 0) return lf_rec_rope(r, layer, qkv, q_norm);
+    int k_norm = lf_rec_vector(r, layer, "model.layers.#.self_attn.k_norm", head_dim);
+    return lf_rec_rope_append_v_norm(r, layer, qkv, q_norm, k_norm, l->v_of_k);
 }
 
 static int attention(struct lf_recorder *r, int layer, int x)
@@ -42,11 +59,9 @@ static int attention(struct lf_recorder *r, int layer, int x)
     const struct lf_hparams *hp = r->hp;
     int before = lf_rec_vector(r, layer, "model.layers.#.input_layernorm", hp->hidden);
     struct lf_linear qkv = qkv_of(r, layer), out = lf_decoder_out(r, layer);
-    int q_norm = lf_rec_vector(r, layer, "model.layers.#.self_attn.q_norm", hp->head_dim);
-    int k_norm = lf_rec_vector(r, layer, "model.layers.#.self_attn.k_norm", hp->head_dim);
     int after = lf_rec_vector(r, layer, "model.layers.#.post_attention_layernorm", hp->hidden);
     int h = lf_rec_gemm(r, lf_rec_rmsnorm(r, x, before), qkv);
-    int q = lf_rec_rope_append_v_norm(r, layer, h, q_norm, k_norm, hp->layers[layer].v_of_k);
+    int q = rotate(r, layer, h);
     int y = lf_rec_gemm_float(r, lf_rec_attention(r, layer, q, hp->layers[layer].window), out);
     return lf_rec_norm_add(r, y, after, x);
 }
@@ -124,19 +139,120 @@ static enum lf_status must_be(struct lf_json_value config, const char *key, int 
     return is == value ? LF_OK : not_yet(key, err);
 }
 
-/* per_layer_config: what layers have apart from the others. It is in files of transformers 5, whose names of these are
- * those of the model; older ones have global_head_dim and num_global_key_value_heads. */
-static enum lf_status check_shapes(const struct lf_hparams *hp, struct lf_json_value config, bool k_is_v,
-                                   struct lf_err *err)
+/* Shape of a layer: keys of `of`, which may be absent. */
+static enum lf_status read_shape(struct lf_hparams *hp, int layer, struct lf_json_value of, const char *head_dim,
+                                 const char *n_kv_heads, struct lf_err *err)
 {
-    struct lf_json_value per_layer = lf_json_get(config, "per_layer_config");
-    if (lf_json_is_absent(per_layer)) {
-        LF_TRY(must_be(config, "global_head_dim", hp->head_dim, GLOBAL_HEAD_DIM, err));
-        return k_is_v ? must_be(config, "num_global_key_value_heads", hp->n_kv_heads, hp->n_kv_heads, err) : LF_OK;
+    struct lf_layer_hparams *l = &hp->layers[layer];
+    if (!lf_json_is_absent(lf_json_get(of, head_dim)))
+        LF_TRY(lf_config_int(of, head_dim, 1, INT32_MAX, &l->head_dim, err));
+    if (n_kv_heads && !lf_json_is_absent(lf_json_get(of, n_kv_heads)))
+        LF_TRY(lf_config_int(of, n_kv_heads, 1, LF_HEADS_N, &l->n_kv_heads, err));
+    int dim = lf_layer_head_dim(hp, layer), n_kv = lf_layer_n_kv_heads(hp, layer);
+    if (dim % LF_HEAD_DIM_STEP != 0 || dim > LF_HEAD_DIM)
+        return lf_fail(err, LF_UNSUPPORTED, "%s %d of layer %d is not implemented (multiples of %d up to %d are)",
+                       head_dim, dim, layer, LF_HEAD_DIM_STEP, LF_HEAD_DIM);
+    if (hp->n_heads % n_kv != 0)
+        return lf_fail(err, LF_CORRUPT, "num_attention_heads %d is no multiple of the %d KV heads of layer %d",
+                       hp->n_heads, n_kv, layer);
+    return LF_OK;
+}
+
+/* A layer's object in per_layer_config, which has nothing but its shape. */
+static enum lf_status read_layer_config(struct lf_hparams *hp, int layer, struct lf_json_value of, struct lf_err *err)
+{
+    if (lf_json_type(of) != LF_JSON_OBJECT)
+        return lf_config_wrong_type(of, "per_layer_config of a layer", "an object", err);
+    for (struct lf_json_value it = lf_json_first(of); lf_json_more(of, it); it = lf_json_next(of, it)) {
+        struct lf_str raw = lf_json_raw(it);
+        if (lf_json_string_is(it, "head_dim") || lf_json_string_is(it, "num_key_value_heads")) continue;
+        return lf_fail(err, LF_UNSUPPORTED, "per_layer_config: \"%.*s\" of layer %d is not implemented",
+                       (int)LF_MIN(raw.len, (size_t)64), raw.ptr, layer);
     }
+    return read_shape(hp, layer, of, "head_dim", "num_key_value_heads", err);
+}
+
+/* per_layer_config: an object for each layer that is not like the others, by its number. */
+static enum lf_status read_per_layer(struct lf_hparams *hp, struct lf_json_value per_layer, struct lf_err *err)
+{
+    uint32_t n_found = 0;
     if (lf_json_type(per_layer) != LF_JSON_OBJECT)
         return lf_config_wrong_type(per_layer, "per_layer_config", "an object", err);
-    return lf_json_len(per_layer) == 0 ? LF_OK : not_yet("per_layer_config", err);
+    for (int i = 0; i < hp->n_layers; i++) {
+        char key[16];
+        snprintf(key, sizeof(key), "%d", i);
+        struct lf_json_value of = lf_json_get(per_layer, key);
+        if (lf_json_type(of) == LF_JSON_NONE) continue;
+        n_found++;
+        LF_TRY(read_layer_config(hp, i, of, err));
+    }
+    if (n_found == lf_json_len(per_layer)) return LF_OK;
+    return lf_fail(err, LF_CORRUPT, "per_layer_config has keys other than the numbers of %d layers", hp->n_layers);
+}
+
+/* Shapes of layers. Files of transformers 5 have per_layer_config; those of the hub say what all layers without a
+ * window have. Layers of a type share their RoPE, and so have one head_dim. */
+static enum lf_status read_shapes(struct lf_hparams *hp, struct lf_json_value config, bool k_is_v, struct lf_err *err)
+{
+    struct lf_json_value per_layer = lf_json_get(config, "per_layer_config");
+    if (!lf_json_is_absent(per_layer)) LF_TRY(read_per_layer(hp, per_layer, err));
+    const char *n_kv_heads = k_is_v ? "num_global_key_value_heads" : NULL;
+    for (int i = 0; i < hp->n_layers && lf_json_is_absent(per_layer); i++) {
+        if (hp->layers[i].window > 0) continue;
+        hp->layers[i].head_dim = GLOBAL_HEAD_DIM;
+        LF_TRY(read_shape(hp, i, config, "global_head_dim", n_kv_heads, err));
+    }
+    int of_type[2] = {0, 0};
+    for (int i = 0; i < hp->n_layers; i++) {
+        int *dim = &of_type[hp->layers[i].window > 0], own = lf_layer_head_dim(hp, i);
+        if (*dim > 0 && own != *dim)
+            return lf_fail(err, LF_UNSUPPORTED, "per_layer_config: head_dim %d and %d of layers of one type", *dim,
+                           own);
+        *dim = own;
+    }
+    return LF_OK;
+}
+
+/* The last layer of the same type before `end`, -1: none. */
+static int last_alike(const struct lf_hparams *hp, int layer, int end)
+{
+    int i = end - 1;
+    while (i >= 0 && (hp->layers[i].window > 0) != (hp->layers[layer].window > 0)) i--;
+    return i;
+}
+
+/* Layers without keys and values of their own, and how wide their MLP is. */
+static enum lf_status read_shared(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err)
+{
+    int n = 0;
+    bool is_wide = false;
+    if (!lf_json_is_absent(lf_json_get(config, "num_kv_shared_layers")))
+        LF_TRY(lf_config_int(config, "num_kv_shared_layers", 0, hp->n_layers - 1, &n, err));
+    LF_TRY(lf_config_bool_or(config, "use_double_wide_mlp", &is_wide, err));
+    if (n > 0 && is_wide && 2 * hp->intermediate > LF_HIDDEN_N)
+        return lf_fail(err, LF_UNSUPPORTED, "use_double_wide_mlp: twice intermediate_size %d is more than %d",
+                       hp->intermediate, (int)LF_HIDDEN_N);
+    for (int first = hp->n_layers - n, i = first; i < hp->n_layers; i++) {
+        int of = last_alike(hp, i, first);
+        if (of < 0)
+            return lf_fail(err, LF_CORRUPT,
+                           "num_kv_shared_layers is %d, but no layer before them is of layer %d's type", n, i);
+        if (lf_layer_n_kv_heads(hp, of) != lf_layer_n_kv_heads(hp, i))
+            return lf_fail(err, LF_CORRUPT, "layer %d shares the keys of layer %d, which has other heads", i, of);
+        hp->layers[i].alias_back = i - of;
+        if (is_wide) hp->layers[i].intermediate = 2 * hp->intermediate;
+    }
+    return LF_OK;
+}
+
+static enum lf_status read_layers(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err)
+{
+    bool k_is_v = false;
+    LF_TRY(lf_config_bool_or(config, "attention_k_eq_v", &k_is_v, err));
+    hp->layers[hp->n_layers - 1].window = 0;
+    for (int i = 0; i < hp->n_layers; i++) hp->layers[i].v_of_k = k_is_v && hp->layers[i].window == 0;
+    LF_TRY(read_shapes(hp, config, k_is_v, err));
+    return read_shared(hp, config, err);
 }
 
 static enum lf_status check_switches(struct lf_json_value config, struct lf_err *err)
@@ -145,7 +261,6 @@ static enum lf_status check_switches(struct lf_json_value config, struct lf_err 
     if (!lf_json_is_absent(both) && !lf_json_string_is(both, "vision"))
         return lf_fail(err, LF_UNSUPPORTED, "use_bidirectional_attention: only tokens before a token are seen here");
     if (!lf_json_is_absent(lf_json_get(config, "rope_scaling"))) return not_yet("rope_scaling", err);
-    LF_TRY(must_be(config, "num_kv_shared_layers", 0, 0, err));
     return must_be(config, "hidden_size_per_layer_input", 0, LAYER_INPUT, err);
 }
 
@@ -165,19 +280,15 @@ static enum lf_status read_experts(struct lf_hparams *hp, struct lf_json_value c
 static enum lf_status read(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err)
 {
     double cap = 0;
-    bool k_is_v = false;
     LF_TRY(check_switches(config, err));
     LF_TRY(read_experts(hp, config, err));
-    LF_TRY(lf_config_bool_or(config, "attention_k_eq_v", &k_is_v, err));
-    LF_TRY(check_shapes(hp, config, k_is_v, err));
     LF_TRY(lf_config_number_or(config, "final_logit_softcapping", 1e-3, 1e6, &cap, NULL, err));
     if (lf_json_is_absent(lf_json_get(config, "rope_parameters"))) {
+        hp->n_ropes = 2;
+        for (int i = 0; i < hp->n_layers; i++) hp->layers[i].rope = hp->layers[i].window > 0;
         hp->ropes[0].kind = LF_ROPE_PROPORTIONAL;
-        hp->ropes[0].n_turned = hp->head_dim / 8;
+        hp->ropes[0].n_turned = hp->ropes[0].head_dim / 8;
     }
-    struct lf_layer_hparams *last = &hp->layers[hp->n_layers - 1];
-    last->window = last->rope = 0;
-    for (int i = 0; i < hp->n_layers; i++) hp->layers[i].v_of_k = k_is_v && hp->layers[i].window == 0;
     hp->attn_scale = 1;
     hp->softcap = (float)cap;
     return LF_OK;
@@ -197,7 +308,7 @@ static const char *const reads[] = {"final_logit_softcapping", "use_bidirectiona
               .n_kv_heads = 4,                                                                                         \
               .max_positions = 131072,                                                                                 \
               .norm_eps = 1e-6},                                                                                       \
-    .activation = "gelu_pytorch_tanh", .read = read, .reads = reads, .record = record
+    .activation = "gelu_pytorch_tanh", .read = read, .reads = reads, .read_layers = read_layers, .record = record
 
 const struct lf_arch lf_arch_gemma4_text = {.name = "Gemma4ForCausalLM", .model_type = "gemma4_text", OF_BOTH};
 const struct lf_arch lf_arch_gemma4 = {

@@ -8,8 +8,8 @@ static int attention(struct lf_recorder *r, int layer, int x)
 {
     const struct lf_hparams *hp = r->hp;
     struct lf_linear qkv = lf_decoder_qkv(r, layer), out = lf_decoder_out(r, layer);
-    int q_norm = lf_rec_vector(r, layer, "model.layers.#.self_attn.q_norm", lf_decoder_n_q(hp));
-    int k_norm = lf_rec_vector(r, layer, "model.layers.#.self_attn.k_norm", lf_decoder_n_kv(hp));
+    int q_norm = lf_rec_vector(r, layer, "model.layers.#.self_attn.q_norm", lf_decoder_n_q(hp, layer));
+    int k_norm = lf_rec_vector(r, layer, "model.layers.#.self_attn.k_norm", lf_decoder_n_kv(hp, layer));
     int norm = lf_rec_vector(r, layer, "model.layers.#.post_attention_layernorm", hp->hidden);
     int q = lf_rec_rope_append(r, layer, lf_rec_gemm(r, lf_rec_round(r, x), qkv), q_norm, k_norm);
     int y = lf_rec_gemm_float(r, lf_rec_attention(r, layer, q, hp->layers[layer].window), out);

@@ -21,8 +21,7 @@ static void run(struct model_rig *rig, const int32_t *ids, int n, int chunk, int
 {
     int32_t blocks[MAX_BLOCKS];
     int n_prompt = n - n_decode;
-    LF_ASSERT(rig->plan.n_blocks <= MAX_BLOCKS);
-    for (int i = 0; i < rig->plan.n_blocks; i++) blocks[i] = rig->plan.n_blocks - 1 - i;
+    model_rig_fill_table(rig, blocks, MAX_BLOCKS);
     model_rig_run(rig, blocks, ids, n_prompt, 0, chunk, true, logits);
     for (int i = n_prompt; i < n; i++)
         model_rig_run(rig, blocks, ids + i, 1, i, 1, true, logits + (size_t)i * (size_t)rig->hp.n_vocab);

@@ -59,6 +59,14 @@ void model_rig_close(struct model_rig *rig)
     memset(rig, 0, sizeof(*rig));
 }
 
+void model_rig_fill_table(struct model_rig *rig, int32_t *blocks, int n)
+{
+    rig->table_stride = (rig->plan.ctx + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS;
+    int n_used = rig->kv.n_groups * rig->table_stride;
+    LF_ASSERT(n_used <= n && n_used <= rig->plan.n_blocks);
+    for (int i = 0; i < n_used; i++) blocks[i] = rig->plan.n_blocks - 1 - i;
+}
+
 void model_rig_run(struct model_rig *rig, const int32_t *blocks, const int32_t *ids, int n, int kv_len, int chunk,
                    bool all, float *logits)
 {

@@ -232,5 +232,4 @@ def write(out, with_oracle):
             assert error < 1e-5, (name, error)
             logits = theirs
             note += f"; forward pass differs from transformers by {error:.1e}"
-        make.write_expected(folder, c, ids, logits)
-        print(note)
+        make.write_expected(folder, c, ids, logits, note)

@@ -254,9 +254,6 @@ def write_safetensors(path, tensors, dtype):
 
 
 def write_config(folder, c):
-def write_model(folder, c, stored, n_shards):
-    os.makedirs(folder, exist_ok=True)
-    dtype = ENCODE[c.get("torch_dtype") or c.get("dtype", "bfloat16")][0]
     with open(folder + "/config.json", "w") as f:
         json.dump(c, f, indent=1)
         f.write("\n")
@@ -264,7 +261,7 @@ def write_model(folder, c, stored, n_shards):
 
 def write_model(folder, c, stored, n_shards):
     os.makedirs(folder, exist_ok=True)
-    dtype = ENCODE[c["torch_dtype"]][0]
+    dtype = ENCODE[c.get("torch_dtype") or c.get("dtype", "bfloat16")][0]
     write_config(folder, c)
     if n_shards == 1:
         write_safetensors(folder + "/model.safetensors", stored, dtype)
@@ -437,12 +434,6 @@ def write_expected(folder, c, ids, logits, note):
         f.write(np.array([N_IDS, c["vocab_size"], *ids], "<i4").tobytes() + logits.astype("<f4").tobytes())
     top, name = np.sort(logits, -1), os.path.basename(folder)
     print(f"{name:24s} spread {logits.std():.2f}, median gap {np.median(top[:, -1] - top[:, -2]):.2f}  {note}")
-def write_expected(folder, c, ids, logits):
-    with open(folder + "/expected.bin", "wb") as f:
-        f.write(np.array([N_IDS, c["vocab_size"], *ids], "<i4").tobytes() + logits.astype("<f4").tobytes())
-    top = np.sort(logits, -1)
-    name, gap = os.path.basename(folder), np.median(top[:, -1] - top[:, -2])
-    print(f"{name:24s} spread {logits.std():.2f}, median gap {gap:.2f}", end="  ")
 
 
 def main():
@@ -472,8 +463,6 @@ def main():
             nest(folder, c, stored, *NESTED[name])
         write_expected(folder, c, ids, logits, note)
     gemma.write_all(args.out, not args.no_oracle)
-        write_expected(folder, c, ids, logits)
-        print(note)
     gpt_oss.write(args.out, not args.no_oracle)
 
 

@@ -37,7 +37,8 @@ def weights(config, rng, widen=1.0):
 
 
 def logits(folder, ids, double=True):
-    """Of the model in a folder, in float64 or in float32; every position's."""
+    """Of the model in a folder, in float64 or in float32; every position's, which are named: layers of Gemma 4 that share keys
+    look for inputs of each layer, which need not be there, where they are a number."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -48,7 +49,7 @@ def logits(folder, ids, double=True):
     if double:
         model = model.double()
     with torch.no_grad():
-        return model(torch.tensor([ids])).logits[0].numpy()
+        return model(torch.tensor([ids]), logits_to_keep=torch.arange(len(ids))).logits[0].numpy()
 
 
 def write(folder, config, rng, widen=1.0):

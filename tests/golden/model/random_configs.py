@@ -236,9 +236,34 @@ def gemma3(rng, c):
                                         "sliding_attention": {"rope_type": "default", "rope_theta": theta(rng)}}}
 
 
+def gemma4_types(c, of):
+    types = of.get("layer_types") or ["full_attention" if i % 6 == 5 else "sliding_attention"
+                                      for i in range(c["num_hidden_layers"])]
+    return types[:-1] + ["full_attention"]
+
+
+def gemma4_shapes(rng, c, of):
+    """Heads of layers without a window, as the hub has them, or each layer's as transformers 5 writes them."""
+    heads = c["num_attention_heads"]
+    dim = pick(rng, of["head_dim"], int(8 * rng.integers(1, 65)))
+    kv_heads = int(pick(rng, *[n for n in range(1, heads + 1) if heads % n == 0]))
+    if chance(rng):
+        return {"global_head_dim": dim, "num_global_key_value_heads": pick(rng, None, kv_heads)}
+    full = [i for i, kind in enumerate(gemma4_types(c, of)) if kind == "full_attention"]
+    return {"per_layer_config": {str(i): {"head_dim": dim, "num_key_value_heads": kv_heads} for i in full}}
+
+
 def gemma4(rng, c):
     more = {**gemma(rng, c), "hidden_size_per_layer_input": 0, "attention_k_eq_v": chance(rng)}
-    more["global_head_dim"] = more["head_dim"]
+    more |= gemma4_shapes(rng, c, more)
+    types = gemma4_types(c, more)
+    n_shared = [n for n in range(len(types)) if set(types[:len(types) - n]) == set(types)]
+    if chance(rng):
+        more |= {"num_kv_shared_layers": pick(rng, *n_shared), "use_double_wide_mlp": chance(rng)}
+    if chance(rng, 0.3):
+        n = int(rng.integers(1, 12))
+        more |= {"enable_moe_block": True, "num_experts": n, "top_k_experts": int(rng.integers(1, n + 1)),
+                 "moe_intermediate_size": int(rng.integers(5, 40))}
     if chance(rng):
         full = {"rope_type": "proportional", "rope_theta": theta(rng), "partial_rotary_factor": pick(rng, 0.25, 0.6, 1.0)}
         more["rope_parameters"] = {"full_attention": full,
@@ -269,7 +294,7 @@ FAMILIES = {
     "granite": Family("GraniteForCausalLM", "granite", granite),
     "ministral3": Family("Ministral3ForCausalLM", "ministral3", ministral3),
     "gemma3": Family("Gemma3ForCausalLM", "gemma3_text", gemma3),
-    "gemma4": Family("Gemma4ForCausalLM", "gemma4_text", gemma4),
+    "gemma4": Family("Gemma4ForCausalLM", "gemma4_text", gemma4, has_router=True),
 }
 
 

@@ -98,7 +98,7 @@ static const char *const configs[] = {
     " \"final_logit_softcapping\": 30.0, \"use_bidirectional_attention\": false,"
     " \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8.0}}",
     "{\"architectures\": [\"Gemma4ForCausalLM\"], \"model_type\": \"gemma4_text\", " SIZES ", \"sliding_window\": 100,"
-    " \"layer_types\": [\"sliding_attention\", \"full_attention\"], \"global_head_dim\": 32,"
+    " \"layer_types\": [\"sliding_attention\", \"full_attention\"], \"global_head_dim\": 64,"
     " \"hidden_size_per_layer_input\": 0, \"attention_k_eq_v\": true, \"num_global_key_value_heads\": 1,"
     " \"num_kv_shared_layers\": 0, \"enable_moe_block\": false, \"use_bidirectional_attention\": \"vision\","
     " \"final_logit_softcapping\": 30.0, \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"proportional\","

@@ -192,19 +192,29 @@ static void gemma4_has_values_of_keys_and_a_last_layer_without_a_window(void **s
     lf_hparams_deinit(&hp);
 }
 
-static void what_gemma4_has_not_yet_is_refused_by_name(void **state)
+static void what_gemma4_has_not_is_refused_by_name(void **state)
 {
     (void)state;
     static const struct {
         const char *key, *value, *says;
     } rows[] = {
-        {"global_head_dim", "64", "global_head_dim"},
-        {"global_head_dim", NULL, "global_head_dim"}, /* 512 */
-        {"per_layer_config", "{\"5\":{\"head_dim\":64}}", "per_layer_config"},
+        {"global_head_dim", "60", "global_head_dim 60"},
+        {"global_head_dim", "520", "global_head_dim 520"},
+        {"global_head_dim", "-8", "global_head_dim is -8"},
+        {"per_layer_config", "{\"5\":{\"head_dim\":64}}", "head_dim 64 and 32"},
+        {"per_layer_config", "{\"5\":{\"sliding_window\":64}}", "\"sliding_window\""},
+        {"per_layer_config", "{\"5\":64}", "per_layer_config of a layer is a number"},
+        {"per_layer_config", "{\"5\":null}", "per_layer_config of a layer is null"},
+        {"per_layer_config", "{\"8\":{}}", "the numbers of 8 layers"},
+        {"per_layer_config", "{\"full_attention\":{\"head_dim\":64}}", "the numbers of 8 layers"},
+        {"per_layer_config", "{\"5\":{\"head_dim\":60},\"7\":{\"head_dim\":60}}", "head_dim 60"},
+        {"per_layer_config", "{\"0\":{\"num_key_value_heads\":3}}", "3 KV heads of layer 0"},
         {"per_layer_config", "[]", "per_layer_config is an array"},
         {"hidden_size_per_layer_input", "8", "hidden_size_per_layer_input"},
         {"hidden_size_per_layer_input", NULL, "hidden_size_per_layer_input"}, /* 256 */
-        {"num_kv_shared_layers", "2", "num_kv_shared_layers"},
+        {"num_kv_shared_layers", "3", "no layer before them is of layer 5's type"},
+        {"num_kv_shared_layers", "8", "num_kv_shared_layers is 8"},
+        {"use_double_wide_mlp", "2", "use_double_wide_mlp"},
         {"enable_moe_block", "true", "num_experts is missing"},
         {"enable_moe_block", "1", "enable_moe_block"},
         {"use_bidirectional_attention", "\"all\"", "use_bidirectional_attention"},
@@ -221,14 +231,58 @@ static void what_gemma4_has_not_yet_is_refused_by_name(void **state)
         if (status != LF_UNSUPPORTED && status != LF_CORRUPT) fail_msg("%s: %s", rows[i].key, lf_status_name(status));
         if (!strstr(err.message, rows[i].says)) fail_msg("\"%s\" lacks \"%s\"", err.message, rows[i].says);
     }
+}
+
+/* Both ways of saying so: that of the hub, and that of transformers 5. */
+static void gemma4_has_heads_of_their_own_in_layers_without_a_window(void **state)
+{
+    (void)state;
     struct config_text c = config_gemma4();
-    struct lf_hparams hp;
-    struct lf_err err = {0};
     config_set(&c, "attention_k_eq_v", "true");
+    config_set(&c, "global_head_dim", NULL);
+    struct lf_hparams hp = good(c, "num_key_value_heads", "2", "num_global_key_value_heads", "1");
+    config_set(
+        &c, "per_layer_config",
+        "{\"5\":{\"head_dim\":512,\"num_key_value_heads\":1},\"7\":{\"head_dim\":512,\"num_key_value_heads\":1}}");
+    struct lf_hparams same = good(c, "num_key_value_heads", "2", NULL, NULL);
+    for (int i = 0; i < 8; i++) {
+        bool is_full = i == 5 || i == 7;
+        assert_int_equal(lf_layer_head_dim(&hp, i), is_full ? 512 : 32);
+        assert_int_equal(lf_layer_n_kv_heads(&hp, i), is_full ? 1 : 2);
+        assert_int_equal(lf_layer_head_dim(&same, i), lf_layer_head_dim(&hp, i));
+        assert_int_equal(lf_layer_n_kv_heads(&same, i), lf_layer_n_kv_heads(&hp, i));
+    }
+    assert_true(hp.ropes[0].head_dim == 512 && hp.ropes[0].rotary_dim == 512 && hp.ropes[0].n_turned == 64);
+    assert_true(hp.ropes[1].head_dim == 32 && hp.ropes[1].rotary_dim == 32);
+    lf_hparams_deinit(&hp);
+    lf_hparams_deinit(&same);
+    /* the number counts only where K is V; a base that is the other layers' leaves them their tables */
+    c = config_gemma4();
     config_set(&c, "num_key_value_heads", "2");
-    config_set(&c, "num_global_key_value_heads", "1");
-    assert_int_equal(read_config(&c, &hp, &err), LF_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "num_global_key_value_heads"));
+    hp = good(c, "num_global_key_value_heads", "1", "rope_theta", "10000");
+    assert_int_equal(lf_layer_n_kv_heads(&hp, 7), 2);
+    assert_true(hp.n_ropes == 2 && hp.layers[0].rope == 1 && hp.layers[7].rope == 0);
+    lf_hparams_deinit(&hp);
+}
+
+static void gemma4_has_layers_that_share_the_keys_of_the_last_of_their_type(void **state)
+{
+    (void)state;
+    struct config_text c = config_gemma4();
+    config_set(&c, "layer_types",
+               "[\"sliding_attention\",\"full_attention\",\"sliding_attention\",\"sliding_attention\","
+               "\"full_attention\",\"sliding_attention\",\"sliding_attention\",\"full_attention\"]");
+    static const int back[8] = {0, 0, 0, 0, 3, 2, 3, 6};
+    struct lf_hparams hp = good(c, "num_kv_shared_layers", "4", "use_double_wide_mlp", "true");
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(hp.layers[i].alias_back, back[i]);
+        assert_int_equal(lf_layer_intermediate(&hp, i), i < 4 ? 96 : 192);
+    }
+    lf_hparams_deinit(&hp);
+    hp = good(c, "num_kv_shared_layers", "1", NULL, NULL);
+    assert_true(hp.layers[6].alias_back == 0 && hp.layers[7].alias_back == 3);
+    assert_int_equal(lf_layer_intermediate(&hp, 7), 96);
+    lf_hparams_deinit(&hp);
 }
 
 int main(void)
@@ -238,7 +292,9 @@ int main(void)
         cmocka_unit_test(gemma3_has_defaults_for_what_its_files_leave_out),
         cmocka_unit_test(what_contradicts_gemma3_is_refused_by_name),
         cmocka_unit_test(gemma4_has_values_of_keys_and_a_last_layer_without_a_window),
-        cmocka_unit_test(what_gemma4_has_not_yet_is_refused_by_name),
+        cmocka_unit_test(gemma4_has_heads_of_their_own_in_layers_without_a_window),
+        cmocka_unit_test(gemma4_has_layers_that_share_the_keys_of_the_last_of_their_type),
+        cmocka_unit_test(what_gemma4_has_not_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
