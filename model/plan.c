@@ -461,12 +461,27 @@ static void group_rows(const struct lf_plan *p, struct lf_buf *out)
     }
 }
 
+/* The model's heads, and those of layers that have others: of the first such, and how many are not like the model's. */
+static void name_heads(const struct lf_hparams *hp, struct lf_buf *out)
+{
+    int n = 0, first = 0;
+    for (int i = hp->n_layers - 1; i >= 0; i--) {
+        if (lf_layer_n_kv_heads(hp, i) == hp->n_kv_heads && lf_layer_head_dim(hp, i) == hp->head_dim) continue;
+        first = i;
+        n++;
+    }
+    lf_buf_printf(out, "%d query and %d KV heads of %d", hp->n_heads, hp->n_kv_heads, hp->head_dim);
+    if (n > 0)
+        lf_buf_printf(out, " (in %d layer%s other ones: %d of %d)", n, n == 1 ? "" : "s",
+                      lf_layer_n_kv_heads(hp, first), lf_layer_head_dim(hp, first));
+}
+
 void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct lf_buf *out)
 {
     char note[128];
-    lf_buf_printf(out, "%s: %d layers, hidden %d, %d query and %d KV heads of %d, vocabulary %d, %d positions\n",
-                  hp->architecture, hp->n_layers, hp->hidden, hp->n_heads, hp->n_kv_heads, hp->head_dim, hp->n_vocab,
-                  hp->max_positions);
+    lf_buf_printf(out, "%s: %d layers, hidden %d, ", hp->architecture, hp->n_layers, hp->hidden);
+    name_heads(hp, out);
+    lf_buf_printf(out, ", vocabulary %d, %d positions\n", hp->n_vocab, hp->max_positions);
     lf_buf_printf(out, "  %-22s %s\n", "device", p->device);
     row(out, "weights", p->weight_bytes, "");
     snprintf(note, sizeof(note), "%d tokens a step", p->chunk);

@@ -38,8 +38,8 @@ LF_MUST_CHECK enum lf_status model_rig_open(struct model_rig *rig, const struct 
                                             struct lf_err *err);
 void model_rig_close(struct model_rig *rig);
 
-/* Makes the table of the only sequence, of ctx tokens: the cache's blocks from the last on, for each of its groups. It has
- * room for n entries. */
+/* Makes the table of the only sequence, of ctx tokens: the cache's blocks from the last on, for each of its groups. It
+ * has room for n entries. */
 void model_rig_fill_table(struct model_rig *rig, int32_t *blocks, int n);
 
 /* Appends ids[0..n) to a sequence that holds kv_len tokens, in steps of chunk tokens. blocks is its table, or

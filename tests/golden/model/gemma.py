@@ -55,13 +55,24 @@ def models():
         "gemma4-experts-bf16": {**dense, "head_dim": 32, "global_head_dim": 32, "enable_moe_block": True, "num_experts": 5,
                                 "top_k_experts": 2, "moe_intermediate_size": 12, "attention_k_eq_v": True,
                                 "num_hidden_layers": 3, "torch_dtype": "bfloat16"},
+        # in the form of the 26B-A4B on the hub
+        "gemma4-global-bf16": {**dense, "head_dim": 24, "global_head_dim": 56, "num_global_key_value_heads": 1,
+                               "attention_k_eq_v": True, "enable_moe_block": True, "num_experts": 5, "top_k_experts": 2,
+                               "moe_intermediate_size": 12, "num_hidden_layers": 4, "layer_types": kinds,
+                               "rope_parameters": typed, "num_kv_shared_layers": 0, "torch_dtype": "bfloat16"},
+        # as transformers 5 writes it; layers 4 and 5 read the keys of 3 and 1
+        "gemma4-shared-f32": {**dense, "head_dim": 40, "num_hidden_layers": 6, "num_kv_shared_layers": 2,
+                              "use_double_wide_mlp": True, "dtype": "float32",
+                              "layer_types": [*kinds, "sliding_attention", "full_attention"],
+                              "per_layer_config": {n: {"head_dim": 24, "num_key_value_heads": 4} for n in ("1", "5")}},
     }
 
 
 # Models that also see, as make.NESTED.
 NESTED = {"gemma3-vision-bf16": ("language_model.model.", "language_model."),
           "gemma3-vision-f32": ("model.language_model.", ""),
-          "gemma4-vision-bf16": ("model.language_model.", "")}
+          "gemma4-vision-bf16": ("model.language_model.", ""),
+          "gemma4-global-bf16": ("model.language_model.", "")}
 
 
 def nest(folder, c, stored, inner, head):
@@ -97,24 +108,26 @@ def value(c, key):
 
 
 def shapes(c):
-    d, i, v, hd = c["hidden_size"], c["intermediate_size"], c["vocab_size"], value(c, "head_dim")
-    q, kv = c["num_attention_heads"] * hd, c["num_key_value_heads"] * hd
+    d, v = c["hidden_size"], c["vocab_size"]
     out = {"model.embed_tokens.weight": (v, d), "model.norm.weight": (d,)}
     if not value(c, "tie_word_embeddings"):
         out["lm_head.weight"] = (v, d)
     for n in range(c["num_hidden_layers"]):
-        p = f"model.layers.{n}."
+        p, (kv_heads, hd) = f"model.layers.{n}.", heads_of(c, n)
+        q, kv, shares = c["num_attention_heads"] * hd, kv_heads * hd, source_of(c, n) != n
+        i = c["intermediate_size"] * (2 if shares and c.get("use_double_wide_mlp") else 1)
         for name in ("input", "post_attention", "pre_feedforward", "post_feedforward"):
             out[p + name + "_layernorm.weight"] = (d,)
         if is_4(c):
             out[p + "layer_scalar"] = (1,)
         for name, rows, cols in (("q", q, d), ("k", kv, d), ("v", kv, d), ("o", d, q)):
-            if name == "v" and v_is_k(c, n):
+            if name == "v" and v_is_k(c, n) or name in "kv" and shares:
                 continue
             out[p + f"self_attn.{name}_proj.weight"] = (rows, cols)
             if c.get("attention_bias"):
                 out[p + f"self_attn.{name}_proj.bias"] = (rows,)
-        out[p + "self_attn.q_norm.weight"] = out[p + "self_attn.k_norm.weight"] = (hd,)
+        for name in ("q_norm",) if shares else ("q_norm", "k_norm"):
+            out[p + f"self_attn.{name}.weight"] = (hd,)
         if c.get("enable_moe_block"):
             e, inner = c["num_experts"], c["moe_intermediate_size"]
             for name in ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"):
@@ -154,8 +167,25 @@ def v_is_k(c, layer):
     return bool(c.get("attention_k_eq_v")) and layer_types(c)[layer] == "full_attention"
 
 
-def inv_freq(c, kind):
-    own, dim = c.get("rope_parameters", {}).get(kind, {}), value(c, "head_dim")
+def heads_of(c, layer):
+    """KV heads of a layer, and how many channels each has."""
+    alike = (c["num_key_value_heads"], value(c, "head_dim"))
+    if "per_layer_config" in c:
+        own = c["per_layer_config"].get(str(layer), {})
+        return own.get("num_key_value_heads", alike[0]), own.get("head_dim", alike[1])
+    if not is_4(c) or layer_types(c)[layer] != "full_attention":
+        return alike
+    return (c.get("num_global_key_value_heads") if v_is_k(c, layer) else None) or alike[0], c["global_head_dim"]
+
+
+def source_of(c, layer):
+    """The layer whose keys and values it reads: the last one of its type that has some."""
+    first, kinds = c["num_hidden_layers"] - c.get("num_kv_shared_layers", 0), layer_types(c)
+    return layer if layer < first else max(n for n in range(first) if kinds[n] == kinds[layer])
+
+
+def inv_freq(c, kind, dim):
+    own = c.get("rope_parameters", {}).get(kind, {})
     theta = own.get("rope_theta", value(c, "rope_theta" if kind == "full_attention" else "rope_local_base_freq"))
     scaling = c.get("rope_scaling", own) if kind == "full_attention" else {}
     if is_4(c) and kind == "full_attention":
@@ -200,7 +230,7 @@ def clear_ids(c, t, rng, n):
 
 def forward(c, t, ids, gaps=None):
     """Logits [n, vocab] in float64, written as plainly as the architecture allows."""
-    heads, kv_heads, hd, n = c["num_attention_heads"], c["num_key_value_heads"], value(c, "head_dim"), len(ids)
+    heads, n, kept = c["num_attention_heads"], len(ids), {}
 
     def norm(x, w):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + value(c, "rms_norm_eps")) * (w if is_4(c) else 1 + w)
@@ -216,11 +246,16 @@ def forward(c, t, ids, gaps=None):
     gap = np.arange(n)[:, None] - np.arange(n)[None]  # query position - key position
     x = t["model.embed_tokens.weight"][ids] * float(EMBED_ROUND[dtype_of(c)](np.sqrt(c["hidden_size"])))
     for layer, kind in enumerate(layer_types(c)):
-        p = f"model.layers.{layer}."
+        p, (kv_heads, hd) = f"model.layers.{layer}.", heads_of(c, layer)
         h = norm(x, t[p + "input_layernorm.weight"])
-        q, k, v = (linear(h, p + f"self_attn.{s}_proj").reshape(n, -1, hd) for s in ("qkk" if v_is_k(c, layer) else "qkv"))
-        v = norm(v, 1.0) if is_4(c) else v
-        q, k = (rotate(norm(a, t[p + f"self_attn.{s}_norm.weight"]), inv_freq(c, kind)) for a, s in ((q, "q"), (k, "k")))
+        turned = {}
+        for s in "q" if source_of(c, layer) != layer else "qk":
+            a = norm(linear(h, p + f"self_attn.{s}_proj").reshape(n, -1, hd), t[p + f"self_attn.{s}_norm.weight"])
+            turned[s] = rotate(a, inv_freq(c, kind, hd))
+        if source_of(c, layer) == layer:
+            v = linear(h, p + f"self_attn.{'k' if v_is_k(c, layer) else 'v'}_proj").reshape(n, -1, hd)
+            kept[layer] = turned["k"], norm(v, 1.0) if is_4(c) else v
+        q, (k, v) = turned["q"], kept[source_of(c, layer)]
         k, v = (np.repeat(a, heads // kv_heads, 1) for a in (k, v))
         seen = (gap >= 0) & (gap < (value(c, "sliding_window") if kind == "sliding_attention" else n))
         s = np.einsum("qhd,khd->hqk", q, k) / (1 if is_4(c) else np.sqrt(value(c, "query_pre_attn_scalar")))
@@ -256,7 +291,8 @@ def oracle(folder, c, ids):
     model = model.double().eval()
     model.model.embed_tokens.embed_scale = scale
     with torch.no_grad():
-        return model(torch.tensor([ids])).logits[0].numpy()
+        # which are wanted is named: see of_transformers.py
+        return model(torch.tensor([ids]), logits_to_keep=torch.arange(len(ids))).logits[0].numpy()
 
 
 def write_all(out, with_oracle):

@@ -63,7 +63,9 @@ static const struct {
               {"gpt-oss-f32", false},
               {"gemma4-f32", false},
               {"gemma4-vision-bf16", true},
-              {"gemma4-experts-bf16", true}};
+              {"gemma4-experts-bf16", true},
+              {"gemma4-global-bf16", true},
+              {"gemma4-shared-f32", false}};
 
 struct expected {
     struct lf_buf bytes;
@@ -151,7 +153,8 @@ static double check_model(const char *name, bool bf16_weights, int isa, enum lf_
     enum lf_status status = model_rig_open(&rig, &opts, &err);
     if (status != LF_OK) fail_msg("%s", err.message);
     float *logits = calloc((size_t)e.n_ids * (size_t)e.n_vocab, sizeof(float));
-    const int32_t blocks[] = {1, 0};
+    int32_t blocks[2 * LF_KV_GROUPS_N];
+    model_rig_fill_table(&rig, blocks, 2 * LF_KV_GROUPS_N);
     model_rig_run(&rig, blocks, e.ids, e.n_ids, 0, CHUNK, true, logits);
 
     bool rounded = kv_dtype == LF_BF16 || (bf16_weights && lf_device_info(rig.dev)->isa >= LF_ISA_AVX512_BF16);
@@ -215,8 +218,9 @@ static float *logits_of(const char *dir, const struct expected *e, int chunk, bo
                                   .adapt = adapt};
     if (model_rig_open(&rig, &opts, &err) != LF_OK) fail_msg("%s", err.message);
     float *logits = calloc((size_t)e->n_ids * (size_t)e->n_vocab, sizeof(float));
-    const int32_t blocks[] = {1, 0};
+    int32_t blocks[2 * LF_KV_GROUPS_N];
     assert_non_null(logits);
+    model_rig_fill_table(&rig, blocks, 2 * LF_KV_GROUPS_N);
     model_rig_run(&rig, blocks, e->ids, e->n_ids, 0, chunk, true, logits);
     model_rig_close(&rig);
     return logits;
@@ -284,11 +288,21 @@ static void fusions_change_no_logit(void **state)
     }
 }
 
+/* The tables of a sequence of two blocks in each group: of each four blocks of the cache, two. */
+static void fill_tables(struct model_rig *rig, int32_t *tables, const int32_t *of_group)
+{
+    rig->table_stride = 2;
+    assert_true(4 * rig->kv.n_groups <= rig->plan.n_blocks);
+    for (int i = 0; i < 2 * rig->kv.n_groups; i++) tables[i] = i / 2 * 4 + of_group[i % 2];
+}
+
 /* Rows of e's tokens, whose sequence shares its steps with another one that runs through the same ids backwards: the
  * steps have tokens of both, of one of them first one and then the other. */
 static void run_beside_another(struct model_rig *rig, const struct expected *e, int n_at_once, float *logits)
 {
-    static const int32_t blocks[2][2] = {{0, 3}, {2, 1}};
+    static const int32_t of_group[2][2] = {{0, 3}, {2, 1}};
+    int32_t blocks[2][2 * LF_KV_GROUPS_N];
+    for (int i = 0; i < 2; i++) fill_tables(rig, blocks[i], of_group[i]);
     int done = 0, other_done = 0;
     while (done < e->n_ids) {
         int n = LF_MIN(n_at_once, e->n_ids - done), n_other = LF_MIN(1 + done % 3, e->n_ids - other_done);
@@ -298,9 +312,13 @@ static void run_beside_another(struct model_rig *rig, const struct expected *e, 
         for (int i = 0; i < n; i++) ids[first + i] = e->ids[done + i];
         for (int i = 0; i < n; i++) wanted[i] = first + i;
         for (int i = 0; i < n_other; i++) ids[(is_first ? n : 0) + i] = e->ids[e->n_ids - 1 - other_done - i];
-        struct lf_kv_seq own = {.blocks = blocks[0], .first_token = first, .n_tokens = n, .kv_len = done + n};
-        struct lf_kv_seq other = {
-            .blocks = blocks[1], .first_token = is_first ? n : 0, .n_tokens = n_other, .kv_len = other_done + n_other};
+        struct lf_kv_seq own = {
+            .blocks = blocks[0], .table_stride = 2, .first_token = first, .n_tokens = n, .kv_len = done + n};
+        struct lf_kv_seq other = {.blocks = blocks[1],
+                                  .table_stride = 2,
+                                  .first_token = is_first ? n : 0,
+                                  .n_tokens = n_other,
+                                  .kv_len = other_done + n_other};
         struct lf_kv_seq seqs[2] = {is_first ? own : other, is_first ? other : own};
         struct lf_batch batch = {.ids = ids,
                                  .n_tokens = n + n_other,
@@ -341,8 +359,10 @@ static void a_token_has_the_same_bits_in_any_company(void **state)
         assert_int_equal(model_rig_open(&rig, &opts, &err), LF_OK);
         size_t n = (size_t)e.n_ids * (size_t)e.n_vocab;
         float *alone = calloc(n, sizeof(float)), *again = calloc(n, sizeof(float));
-        const int32_t blocks[] = {3, 2};
+        static const int32_t of_group[] = {3, 2};
+        int32_t blocks[2 * LF_KV_GROUPS_N];
         assert_true(alone && again);
+        fill_tables(&rig, blocks, of_group);
         model_rig_run(&rig, blocks, e.ids, e.n_ids, 0, CHUNK, true, alone);
         for (size_t k = 0; k < sizeof(at_once) / sizeof(at_once[0]); k++) {
             model_rig_run(&rig, blocks, e.ids, e.n_ids, 0, at_once[k], true, again);
@@ -415,6 +435,24 @@ static int slide(float *logits, const char *dir, const struct expected *e, enum 
     return n_gone;
 }
 
+/* Numbers and sizes of KV heads that layers of a model have: groups of a cache that windows are not groups of. */
+static int n_shapes_of(const char *dir)
+{
+    struct lf_hparams hp;
+    struct lf_err err;
+    int n = 0;
+    assert_int_equal(lf_hparams_read(&hp, dir, &err), LF_OK);
+    for (int i = 0; i < hp.n_layers; i++) {
+        bool is_new = true;
+        for (int k = 0; k < i; k++)
+            is_new &= lf_layer_n_kv_heads(&hp, k) != lf_layer_n_kv_heads(&hp, i) ||
+                      lf_layer_head_dim(&hp, k) != lf_layer_head_dim(&hp, i);
+        n += is_new;
+    }
+    lf_hparams_deinit(&hp);
+    return n;
+}
+
 /* Layers with windows in cache groups of their own, what is behind them let go: the bytes are those of a cache that
  * keeps everything. */
 static void windows_that_have_slid_change_no_logit(void **state)
@@ -433,7 +471,7 @@ static void windows_that_have_slid_change_no_logit(void **state)
         float *all = calloc(n, sizeof(float)), *slid = calloc(n, sizeof(float));
         assert_true(all && slid);
         assert_int_equal(slide(all, dir, &e, kv_dtype, false, CHUNK, &n_groups), 0);
-        assert_int_equal(n_groups, 1);
+        assert_int_equal(n_groups, n_shapes_of(dir));
         assert_true(fabsf(all[n - 1]) < 1e6f);
         for (size_t k = 0; k < sizeof(chunks) / sizeof(chunks[0]); k++) {
             n_gone += slide(slid, dir, &e, kv_dtype, true, chunks[k], &n_groups);

@@ -103,6 +103,12 @@ static const char *const configs[] = {
     " \"num_kv_shared_layers\": 0, \"enable_moe_block\": false, \"use_bidirectional_attention\": \"vision\","
     " \"final_logit_softcapping\": 30.0, \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"proportional\","
     " \"partial_rotary_factor\": 0.25, \"rope_theta\": 1e6}, \"sliding_attention\": {\"rope_theta\": 1e4}}}",
+    "{\"architectures\": [\"Gemma4ForCausalLM\"], \"model_type\": \"gemma4_text\", " SIZES ", \"sliding_window\": 100,"
+    " \"layer_types\": [\"full_attention\", \"full_attention\"], \"hidden_size_per_layer_input\": 0,"
+    " \"per_layer_config\": {\"0\": {\"head_dim\": 64, \"num_key_value_heads\": 2},"
+    " \"1\": {\"head_dim\": 64, \"num_key_value_heads\": 2}}, \"num_kv_shared_layers\": 1,"
+    " \"use_double_wide_mlp\": true, \"enable_moe_block\": true, \"num_experts\": 8, \"top_k_experts\": 2,"
+    " \"moe_intermediate_size\": 24}",
     "{\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"model_type\": \"gemma3\", \"eos_token_id\": 1,"
     " \"text_config\": {\"model_type\": \"gemma3_text\", " SIZES ", \"sliding_window\": 100,"
     " \"layer_types\": [\"full_attention\", \"sliding_attention\"], \"rope_parameters\": {"

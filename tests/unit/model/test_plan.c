@@ -511,6 +511,35 @@ static void the_model_allocates_exactly_what_the_plan_says(void **state)
     bench_close(&b);
 }
 
+/* Gemma 4 26B-A4B: 25.2 billion weights, a table of RoPE and cache groups for each of two shapes. */
+static void layers_of_two_shapes_are_counted_as_they_are(void **state)
+{
+    (void)state;
+    static const char *const says[] = {"16 query and 8 KV heads of 256 (in 5 layers other ones: 2 of 512), vocabulary",
+                                       "5 layers in 1 group, 2 KV heads of 512",
+                                       "25 layers in 13 groups, 8 KV heads of 256"};
+    struct bench b;
+    struct lf_buf out;
+    struct lf_err err;
+    bench_open(&b);
+    lf_hparams_deinit(&b.hp);
+    const char *dir = "tests/bench/shapes/gemma-4-26b-a4b";
+    if (lf_hparams_read(&b.hp, dir, &err) != LF_OK) fail_msg("%s", err.message);
+    assert_int_equal(lf_weights_bytes(&b.weight_bytes, &b.hp, dir, LF_LOAD_DUMMY, b.dev, &err), LF_OK);
+    assert_in_range(b.weight_bytes / 2, 25100000000, 25300000000);
+    b.info.available_bytes = 100000 * MIB;
+    b.opts.ctx = 131072;
+    b.opts.cache_groups = true;
+    struct lf_plan p = plan(&b);
+    assert_int_equal(p.rope_bytes, (uint64_t)131072 * (512 + 256) * sizeof(float));
+    lf_buf_init(&out, 1 << 16);
+    lf_plan_print(&p, &b.hp, &out);
+    for (size_t i = 0; i < sizeof(says) / sizeof(says[0]); i++)
+        if (!strstr(out.ptr, says[i])) fail_msg("\"%s\" is not in %s", says[i], out.ptr);
+    lf_buf_deinit(&out);
+    bench_close(&b);
+}
+
 static void both_printouts_hold_the_numbers(void **state)
 {
     (void)state;
@@ -570,6 +599,7 @@ int main(void)
         cmocka_unit_test(a_gpu_has_one_type_of_cache_for_a_model),
         cmocka_unit_test(options_that_contradict_each_other_or_the_model_are_refused),
         cmocka_unit_test(the_model_allocates_exactly_what_the_plan_says),
+        cmocka_unit_test(layers_of_two_shapes_are_counted_as_they_are),
         cmocka_unit_test(both_printouts_hold_the_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
