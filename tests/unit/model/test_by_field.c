@@ -27,11 +27,19 @@ static void changed(void *ctx, struct lf_str text)
     }
     t->n_read++;
     if (hp.n_layers < 1 || hp.n_heads < 1 || hp.n_kv_heads < 1 || hp.n_heads % hp.n_kv_heads || hp.head_dim < 1 ||
-        hp.head_dim > LF_HEAD_DIM || hp.n_vocab < 1 || hp.max_positions < 1 || hp.ropes[0].rotary_dim > hp.head_dim ||
-        hp.ropes[0].rotary_dim % 2 || !(hp.ropes[0].theta > 1) || !(hp.norm_eps > 0))
+        hp.head_dim > LF_HEAD_DIM || hp.n_vocab < 1 || hp.max_positions < 1 || hp.ropes[0].rotary_dim % 2 ||
+        !(hp.ropes[0].theta > 1) || !(hp.norm_eps > 0))
         fail_msg("read: %s", copy);
     for (int i = 0; i < hp.n_layers; i++) {
-        assert_true(hp.layers[i].window >= 0 && hp.layers[i].rope < hp.n_ropes);
+        const struct lf_layer_hparams *layer = &hp.layers[i];
+        int head_dim = lf_layer_head_dim(&hp, i), n_kv = lf_layer_n_kv_heads(&hp, i), of = i - layer->alias_back;
+        assert_true(layer->window >= 0 && layer->rope < hp.n_ropes);
+        if (head_dim < 1 || head_dim > LF_HEAD_DIM || n_kv < 1 || hp.n_heads % n_kv ||
+            hp.ropes[layer->rope].head_dim != head_dim || hp.ropes[layer->rope].rotary_dim > head_dim)
+            fail_msg("layer %d of %s", i, copy);
+        if (of < 0 || of > i || (of < i && hp.layers[of].alias_back > 0) || hp.layers[of].window != layer->window ||
+            lf_layer_head_dim(&hp, of) != head_dim || lf_layer_n_kv_heads(&hp, of) != n_kv)
+            fail_msg("layer %d reads layer %d: %s", i, of, copy);
         if (hp.layers[i].has_experts)
             assert_true(hp.experts_per_token >= 1 && hp.experts_per_token <= hp.n_experts &&
                         hp.n_experts <= LF_EXPERTS_N && hp.expert_intermediate >= 1);
