@@ -6,8 +6,7 @@
  *   - RoPE of layers without a window that turns some of the pairs of all channels (LF_ROPE_PROPORTIONAL);
  *   - a number for each layer, by which the residual stream is multiplied behind it;
  *   - a last layer that never has a window;
- *   - where enable_moe_block is set, experts beside the MLP, whose router and experts are fed from the residual stream.
- *
+ *   - where enable_moe_block is set, experts beside the MLP, whose router and experts are fed from the residual stream;
  *   - layers without a window have heads of another size, and where attention_k_eq_v is set another number of KV heads;
  *   - last layers (num_kv_shared_layers) that read the keys and values of the last one before them of their type, and
  * have none of their own; their MLP may be twice as wide.
@@ -129,14 +128,6 @@ static void record(struct lf_recorder *r)
 static enum lf_status not_yet(const char *what, struct lf_err *err)
 {
     return lf_fail(err, LF_UNSUPPORTED, "%s: not implemented for Gemma 4 yet", what);
-}
-
-/* A key that must have a value, which is also the default unless another one is given. */
-static enum lf_status must_be(struct lf_json_value config, const char *key, int value, int fallback, struct lf_err *err)
-{
-    int is = fallback;
-    if (!lf_json_is_absent(lf_json_get(config, key))) LF_TRY(lf_config_int(config, key, 0, INT32_MAX, &is, err));
-    return is == value ? LF_OK : not_yet(key, err);
 }
 
 /* Shape of a layer: keys of `of`, which may be absent. */
@@ -261,7 +252,10 @@ static enum lf_status check_switches(struct lf_json_value config, struct lf_err 
     if (!lf_json_is_absent(both) && !lf_json_string_is(both, "vision"))
         return lf_fail(err, LF_UNSUPPORTED, "use_bidirectional_attention: only tokens before a token are seen here");
     if (!lf_json_is_absent(lf_json_get(config, "rope_scaling"))) return not_yet("rope_scaling", err);
-    return must_be(config, "hidden_size_per_layer_input", 0, LAYER_INPUT, err);
+    int layer_input = LAYER_INPUT;
+    if (!lf_json_is_absent(lf_json_get(config, "hidden_size_per_layer_input")))
+        LF_TRY(lf_config_int(config, "hidden_size_per_layer_input", 0, INT32_MAX, &layer_input, err));
+    return layer_input == 0 ? LF_OK : not_yet("hidden_size_per_layer_input", err);
 }
 
 static enum lf_status read_experts(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err)
