@@ -11,6 +11,7 @@ enum { LAYERS = 4, TOKENS = 200, N_VOCAB = 50, HEADS = 2, TABLE = 4, BLOCKS = 40
 
 /* Layers 0 and 2 see all, with a KV head of 32; 1 and 3 the last 40 tokens, with two of 64. */
 static bool shares;
+static bool have_one_shape; /* all of them like layer 0, but for the window */
 
 static int q_width(const struct lf_recorder *r, int layer)
 {
@@ -64,9 +65,9 @@ static void change(struct lf_hparams *hp)
     for (int i = 0; i < LAYERS; i++) {
         bool slides = i % 2;
         hp->layers[i] = (struct lf_layer_hparams){.window = slides ? 40 : 0,
-                                                  .rope = slides,
-                                                  .n_kv_heads = slides ? 2 : 1,
-                                                  .head_dim = slides ? 64 : 32,
+                                                  .rope = slides && !have_one_shape,
+                                                  .n_kv_heads = slides && !have_one_shape ? 2 : 1,
+                                                  .head_dim = slides && !have_one_shape ? 64 : 32,
                                                   .alias_back = shares && i >= 2 ? 2 : 0};
     }
 }
@@ -163,11 +164,38 @@ static void kinds_and_shapes_are_those_of_the_layers(void **state)
     }
 }
 
+/* Groups that differ in nothing but the window lie side by side, and are of two kinds all the same. */
+static void a_kind_has_the_groups_of_its_window_and_no_others(void **state)
+{
+    (void)state;
+    struct temp_dir dir = temp_dir_make();
+    struct lf_programs programs;
+    struct lf_layer_kinds kinds;
+    shares = false;
+    have_one_shape = true;
+    struct model_rig rig = open_rig(&dir, true);
+    assert_int_equal(lf_programs_make(&programs, &rig.hp, lf_device_ops(rig.dev), false, NULL), LF_OK);
+    assert_int_equal(lf_layer_kinds_make(&kinds, &rig.hp, &programs, LF_BF16, true, NULL), LF_OK);
+    assert_int_equal(kinds.n, 2);
+    assert_int_equal(kinds.n_shapes, 1);
+    int n_groups = 0;
+    for (int i = 0; i < kinds.n; n_groups += kinds.of[i++].attn.n_groups)
+        for (int g = 0; g < kinds.of[i].attn.n_groups; g++)
+            assert_int_equal(kinds.layout.groups[kinds.of[i].attn.first_group + g].window, kinds.of[i].attn.window);
+    assert_int_equal(n_groups, kinds.layout.n_groups);
+    lf_layer_kinds_deinit(&kinds);
+    lf_programs_deinit(&programs);
+    model_rig_close(&rig);
+    temp_dir_remove(&dir);
+    have_one_shape = false;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_alias_computes_what_keys_of_its_own_would),
         cmocka_unit_test(kinds_and_shapes_are_those_of_the_layers),
+        cmocka_unit_test(a_kind_has_the_groups_of_its_window_and_no_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,9 @@
 #include "model/mxfp4.h"
 #include "tests/support/temp_dir.h"
 
-/* More rows than there is room for at once, and an expert before the one that is read. */
-enum { ROWS = 1100, N_IN = 2048, GROUPS = N_IN / LF_MXFP4_GROUP, AT_ONCE = LF_STAGE_BYTES / (2 * N_IN) };
+/* More rows than there is room for at once, which is no whole number of the pieces that are hashed; and an expert
+ * before the one that is read. */
+enum { ROWS = 1100, N_IN = 2144, GROUPS = N_IN / LF_MXFP4_GROUP, AT_ONCE = LF_STAGE_BYTES / (2 * N_IN) };
 enum {
     PLAIN_BYTES = 2 * ROWS * N_IN * 2,
     BLOCKS_BYTES = 2 * ROWS * GROUPS * LF_MXFP4_GROUP_BYTES,

@@ -433,6 +433,34 @@ static void what_does_not_come_is_computed_and_nothing_is_lost(void **state)
     run_to(f, seq, seq->n_prompt);
 }
 
+static void of_a_leap_that_has_failed_no_more_is_sent_for(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_prefix_key none = {{0}};
+    struct lf_restore_traffic traffic = {.n_most = {9, 9}};
+    struct lf_sched_seq *seq = submit_below(f, &none);
+    int i = lf_restore_next(&f->sched, seq, &traffic);
+    assert_true(i >= 0);
+    lf_restore_back(seq, i, false);
+    assert_int_equal(lf_restore_next(&f->sched, seq, &traffic), -1);
+    step(f);
+    assert_true(seq->n_done > 0);
+}
+
+/* What was too slow is tried again some time: the rate may have been wrong. */
+static void a_leap_that_does_not_pay_is_forgiven_a_little(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_prefix_key none = {{0}};
+    struct lf_sched_seq *seq = make(f, 0, 30 * B + 1, 0);
+    f->sched.cost.w[LF_COST_TOKEN] = 1;
+    f->sched.opts.below = (struct lf_restore_source){.find = on_disk, .ctx = &none, .block_ns = {1e9, 1e9}};
+    submit(f, seq);
+    assert_true(admit(f, seq));
+    assert_int_equal(seq->restore.end, 0);
+    assert_true(LF_MIN(f->sched.opts.below.block_ns[0], f->sched.opts.below.block_ns[1]) < 1e9);
+}
+
 static void one_that_ends_while_it_waits_gives_all_back(void **state)
 {
     struct fixture *f = *state;
@@ -461,6 +489,8 @@ int main(void)
         CASE(a_pin_keeps_all_that_a_question_needs),
         CASE(a_leap_needs_all_of_one_group_and_the_others_window),
         CASE(where_a_windows_block_is_missing_it_leaps_to_before),
+        CASE(of_a_leap_that_has_failed_no_more_is_sent_for),
+        CASE(a_leap_that_does_not_pay_is_forgiven_a_little),
         CASE(what_does_not_come_is_computed_and_nothing_is_lost),
         CASE(one_that_ends_while_it_waits_gives_all_back),
     };

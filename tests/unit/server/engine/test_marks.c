@@ -29,6 +29,15 @@ static void what_is_seen_from_a_mark_and_a_block_before_it_is_kept(void **state)
     expect(&seq, 60, 90, 0, 0);
 }
 
+/* With one token more a window begins where a block does, and what ends there is not seen. */
+static void a_block_that_ends_where_a_window_begins_is_not_kept(void **state)
+{
+    (void)state;
+    const int32_t mark = 30 * B; /* from 29 · 64 - 256 = 25 · 64 */
+    const struct lf_sched_seq seq = {.n_prompt = 120 * B, .marks = &mark, .n_marks = 1};
+    for (int i = 0; i < 35; i++) assert_int_equal(lf_marks_keep(&seq, WINDOW + 1, i), i >= 25 && i < 30);
+}
+
 static void every_so_many_tokens_there_is_a_mark(void **state)
 {
     (void)state;
@@ -54,6 +63,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_prompts_end_is_kept_with_its_tail),
         cmocka_unit_test(what_is_seen_from_a_mark_and_a_block_before_it_is_kept),
+        cmocka_unit_test(a_block_that_ends_where_a_window_begins_is_not_kept),
         cmocka_unit_test(every_so_many_tokens_there_is_a_mark),
         cmocka_unit_test(a_hit_at_a_mark_finds_all_that_it_sees),
     };
