@@ -9,12 +9,13 @@
  *               and says how matrices are packed; compute capability; element type of activations
  *     kv        element type and page order, tokens of a block, layers, KV heads, head_dim
  *     rope      "long" where the context is one that longrope has its long factors for; else it is not there
- *     fusion    "none" on a GPU whose ops are not fused (--no-fusion); else it is not there. On a CPU the bits are the
- * same config    config.json, byte for byte: rope and its scaling, windows, norms, head counts seed      of dummy
- * weights; only there weights   32 bytes: SHA-256 of, for each tensor that takes part, in the order of their names, a
- * line "NAME TYPE ROWS COLUMNS\n" and the hash of its bytes headers   in place of weights, where nobody asked for their
- * bytes to be hashed: SHA-256 of the safetensors headers. It tells shapes apart and no fine-tunes: enough for a cache
- * that ends with the process
+ *     fusion    "none" on a GPU whose ops are not fused (--no-fusion); else it is not there: a CPU's bits are the same
+ *     config    config.json, byte for byte: rope and its scaling, windows, norms, head counts
+ *     seed      of dummy weights; only there
+ *     weights   32 bytes: SHA-256 of, for each tensor that takes part, in the order of their names, a line
+ *               "NAME TYPE ROWS COLUMNS\n" and the hash of its bytes
+ *     headers   in place of weights, where nobody asked for their bytes to be hashed: SHA-256 of the safetensors
+ *               headers. It tells shapes apart and no fine-tunes: enough for a cache that ends with the process
  *
  * The hash of a tensor is SHA-256 of the SHA-256s of its pieces, so that all threads of a device can hash at once. A
  * piece is as many whole rows as 64 KiB hold, at least one. Rows are those of the file, also where they are columns of

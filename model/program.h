@@ -61,7 +61,7 @@ struct lf_value {
     bool is_float, is_int; /* else act_dtype */
     int first_op, last_op; /* by lf_program_find_lives: from the op that makes it to the last one that reads it */
     /* By passes/place.c, which lets a value live as long as any in its place: */
-    int place; /* the value that its place was made for: itself, or the one that it is added to */
+    int place, next_long; /* place: the value that it was made for: itself, or the one that it is added to */
     bool is_placed;
     uint64_t offset; /* in the workspace, bytes */
 };

@@ -4,9 +4,14 @@
  *
  * The largest place is put first, each as low as those that were put before it allow (greedy by size; Pisarchyk & Lee
  * 2020, §4.2). On the families here that is the least there can be: the op that needs most has its operands side by
- * side, and nothing else. Sizes are few, and values some thousand at most. */
+ * side, and nothing else. Sizes are few, and values some thousand at most.
+ *
+ * Nearly all values live for a few ops, and lie in the order of those. So whoever looks for what is needed at the same
+ * time as a value looks at its neighbours, and at the few that live long: the residual stream. */
 #include "core/check.h"
 #include "model/passes/passes.h"
+
+enum { REACH = 16 }; /* ops that nearly all values live at most */
 
 static uint64_t bytes_of(const struct lf_value *v, const struct lf_place_limits *limits)
 {
@@ -47,30 +52,54 @@ static uint64_t next_size(const struct lf_program *p, const struct lf_place_limi
     return size;
 }
 
-/* Where a place from `at` on meets another one that is needed at the same time: where that one ends. 0: nowhere. */
-static uint64_t end_of_conflict(const struct lf_program *p, const struct lf_place_limits *limits, int value,
-                                uint64_t at)
+/* Values that live longer than REACH ops, in a list; the first, or LF_NONE. */
+static int list_long(struct lf_program *p)
 {
-    const struct lf_value *v = &p->values[value];
-    uint64_t end = at + bytes_of(v, limits);
+    int first = LF_NONE;
     for (int i = 0; i < p->n_values; i++) {
-        const struct lf_value *other = &p->values[i];
-        if (!other->is_placed || other->last_op < v->first_op || other->first_op > v->last_op) continue;
-        uint64_t other_end = other->offset + bytes_of(other, limits);
-        if (other->offset < end && at < other_end) return other_end;
+        if (!has_place(p, i) || p->values[i].last_op - p->values[i].first_op <= REACH) continue;
+        p->values[i].next_long = first;
+        first = i;
     }
-    return 0;
+    return first;
 }
 
-/* Puts the value's place as low as it can be; *end is then no less than where it ends. */
-static void put(struct lf_program *p, const struct lf_place_limits *limits, int value, uint64_t begin, uint64_t *end)
+struct search {
+    const struct lf_program *p;
+    const struct lf_place_limits *limits;
+    int value, long_lived;
+    uint64_t at;
+};
+
+/* Where another value's place ends if that meets the one that is sought, at the same time; else 0. */
+static uint64_t end_if_met(const struct search *s, int other_value)
 {
-    uint64_t at = begin, next = end_of_conflict(p, limits, value, at);
-    for (; next > 0; next = end_of_conflict(p, limits, value, at)) at = next;
-    p->values[value].offset = at;
-    p->values[value].is_placed = true;
-    at += bytes_of(&p->values[value], limits);
-    *end = LF_MAX(*end, at);
+    const struct lf_value *v = &s->p->values[s->value], *other = &s->p->values[other_value];
+    if (!other->is_placed || other->last_op < v->first_op || other->first_op > v->last_op) return 0;
+    uint64_t end = s->at + bytes_of(v, s->limits), other_end = other->offset + bytes_of(other, s->limits);
+    return other->offset < end && s->at < other_end ? other_end : 0;
+}
+
+/* Where the place meets another one that is needed at the same time: where that one ends. 0: nowhere. */
+static uint64_t end_of_conflict(const struct search *s)
+{
+    const struct lf_value *v = &s->p->values[s->value];
+    uint64_t end = 0;
+    for (int i = LF_MAX(v->first_op - REACH, 0); i <= v->last_op && end == 0; i++)
+        for (int k = 0; k < LF_OP_OUTPUTS_N && end == 0; k++)
+            if (s->p->ops[i].out[k] != LF_NONE) end = end_if_met(s, s->p->ops[i].out[k]);
+    for (int i = s->long_lived; i != LF_NONE && end == 0; i = s->p->values[i].next_long) end = end_if_met(s, i);
+    return end;
+}
+
+/* Puts the value's place as low as it can be, from s->at on; *end is then no less than where it ends. */
+static void put(struct lf_program *p, struct search *s, uint64_t *end)
+{
+    struct lf_value *v = &p->values[s->value];
+    for (uint64_t next; (next = end_of_conflict(s)) > 0;) s->at = next;
+    v->offset = s->at;
+    v->is_placed = true;
+    *end = LF_MAX(*end, s->at + bytes_of(v, s->limits));
 }
 
 uint64_t lf_pass_place(struct lf_program *p, const struct lf_place_limits *limits, uint64_t begin)
@@ -78,10 +107,12 @@ uint64_t lf_pass_place(struct lf_program *p, const struct lf_place_limits *limit
     uint64_t end = begin;
     lf_program_find_lives(p);
     join_residuals(p);
+    int long_lived = list_long(p);
     for (int i = 0; i < p->n_values; i++) p->values[i].is_placed = false;
     for (uint64_t size = next_size(p, limits, UINT64_MAX); size > 0; size = next_size(p, limits, size))
         for (int i = 0; i < p->n_values; i++)
-            if (has_place(p, i) && bytes_of(&p->values[i], limits) == size) put(p, limits, i, begin, &end);
+            if (has_place(p, i) && bytes_of(&p->values[i], limits) == size)
+                put(p, &(struct search){p, limits, i, long_lived, begin}, &end);
     for (int i = 0; i < p->n_values; i++)
         if (i != p->logits) p->values[i].offset = p->values[p->values[i].place].offset;
     return end;
