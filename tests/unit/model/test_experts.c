@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "model/programs.h"
 #include "model/weights.h"
+#include "tests/support/config_read.h"
 #include "tests/support/model_dir.h"
 #include "tests/support/model_rig.h"
 
@@ -31,25 +32,6 @@ static struct config_text config_mixtral(void)
 }
 
 /* ---- config.json ---- */
-
-static enum lf_status read_config(const struct config_text *c, struct lf_hparams *hp, struct lf_err *err)
-{
-    struct temp_dir d = temp_dir_make();
-    config_write(c, &d);
-    enum lf_status status = lf_hparams_read(hp, d.path, err);
-    temp_dir_remove(&d);
-    return status;
-}
-
-static struct lf_hparams good(struct config_text c, const char *k1, const char *v1, const char *k2, const char *v2)
-{
-    struct lf_hparams hp;
-    struct lf_err err;
-    if (k1) config_set(&c, k1, v1);
-    if (k2) config_set(&c, k2, v2);
-    if (read_config(&c, &hp, &err) != LF_OK) fail_msg("%s", err.message);
-    return hp;
-}
 
 static void qwen3_moe_is_read(void **state)
 {

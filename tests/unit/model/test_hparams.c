@@ -1,7 +1,7 @@
 #include <math.h>
 
 #include "model/hparams.h"
-#include "tests/support/config_text.h"
+#include "tests/support/config_read.h"
 
 #define LLAMA      "[\"LlamaForCausalLM\"]", "\"llama\""
 #define MISTRAL    "[\"MistralForCausalLM\"]", "\"mistral\""
@@ -13,26 +13,6 @@
 #define GRANITE    "[\"GraniteForCausalLM\"]", "\"granite\""
 #define MINISTRAL3 "[\"Ministral3ForCausalLM\"]", "\"ministral3\""
 #define QWEN3      "[\"Qwen3ForCausalLM\"]", "\"qwen3\""
-
-static enum lf_status read_config(const struct config_text *c, struct lf_hparams *hp, struct lf_err *err)
-{
-    struct temp_dir d = temp_dir_make();
-    config_write(c, &d);
-    enum lf_status status = lf_hparams_read(hp, d.path, err);
-    temp_dir_remove(&d);
-    return status;
-}
-
-/* The hyperparameters of a good configuration with up to two keys changed. The caller deinits. */
-static struct lf_hparams good(struct config_text c, const char *k1, const char *v1, const char *k2, const char *v2)
-{
-    struct lf_hparams hp;
-    struct lf_err err;
-    if (k1) config_set(&c, k1, v1);
-    if (k2) config_set(&c, k2, v2);
-    if (read_config(&c, &hp, &err) != LF_OK) fail_msg("%s", err.message);
-    return hp;
-}
 
 static void a_plain_llama_is_read(void **state)
 {
