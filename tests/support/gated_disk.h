@@ -36,6 +36,9 @@ void gated_disk_hold(struct gated_disk *g, enum gated_op op, int n);
 bool gated_disk_await_held(struct gated_disk *g, enum gated_op op, int n);
 /* Those that wait go on, and no more are held. */
 void gated_disk_release(struct gated_disk *g, enum gated_op op);
+/* The one that waits goes on, with this answer (LF_OK: the disk's), and the next is held; returns when it waits. false:
+ * none has come within 20 s. */
+bool gated_disk_pass_one(struct gated_disk *g, enum gated_op op, enum lf_status failure);
 void gated_disk_fail(struct gated_disk *g, enum gated_op op, enum lf_status failure);
 /* From the fail_at-th operation from here on (0: the next) n of the fake disk's fail; n = -1: all of them. */
 void gated_disk_fail_at(struct gated_disk *g, long fail_at, long n, enum lf_status failure);

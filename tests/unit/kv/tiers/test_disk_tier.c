@@ -288,6 +288,34 @@ static void neighbours_are_read_at_once(void **state)
     rig_close(r);
 }
 
+/* Of a run that fails each block is read alone: one that can be read is served, and when the disk fails again neither
+ * the rest of the run nor what the loader has taken behind it is tried. */
+static void what_is_behind_a_failure_is_not_tried(void **state)
+{
+    (void)state;
+    struct rig *r = &rig;
+    int number;
+    rig_open(r, 8, 8, 1, 4);
+    for (int i = 0; i < 8; i++) assert_int_equal(rig_run(r, LF_TIER_SAVE, i), LF_OK);
+    gated_disk_hold(&r->gated, GATED_READ, 1);
+    rig_submit(r, LF_TIER_LOAD, 7, 7);
+    assert_true(gated_disk_await_held(&r->gated, GATED_READ, 1));
+    for (int i = 0; i < 6; i++)
+        if (i != 4) rig_submit(r, LF_TIER_LOAD, i, i);
+    assert_true(gated_disk_pass_one(&r->gated, GATED_READ, LF_OK)); /* 7; then 0 to 3 at once … */
+    assert_true(gated_disk_pass_one(&r->gated, GATED_READ, LF_IO)); /* … which fail: 0 alone … */
+    assert_true(gated_disk_pass_one(&r->gated, GATED_READ, LF_OK)); /* … can be read, 1 … */
+    gated_disk_fail(&r->gated, GATED_READ, LF_IO);                  /* … cannot */
+    gated_disk_release(&r->gated, GATED_READ);
+    for (int i = 0; i < 6; i++) {
+        enum lf_status status = rig_next(r, &number);
+        assert_int_equal(status, number == 0 || number == 7 ? LF_OK : LF_IO);
+    }
+    assert_int_equal(gated_disk_n_begun(&r->gated, GATED_READ), 4);
+    assert_true(rig_stats(r).n_loaded == 2 && rig_stats(r).n_rests == 1);
+    rig_close(r);
+}
+
 /* Nothing half copied is listed or served. */
 static void a_copy_that_fails_is_a_failure(void **state)
 {
@@ -464,6 +492,7 @@ int main(void)
         cmocka_unit_test(every_slot_is_held),
         cmocka_unit_test(a_broken_block_is_dropped_and_the_rest_goes_on),
         cmocka_unit_test(neighbours_are_read_at_once),
+        cmocka_unit_test(what_is_behind_a_failure_is_not_tried),
         cmocka_unit_test(a_copy_that_fails_is_a_failure),
         cmocka_unit_test(a_load_does_not_stand_behind_saves),
         cmocka_unit_test(saves_wait_for_loads_but_not_for_ever),
