@@ -49,7 +49,8 @@ static int mlp(struct lf_recorder *r, int layer, int x)
     return lf_rec_norm_add(r, lf_rec_gemm_float(r, act, down), after, x);
 }
 
-float lf_gemma_embed_scale(const struct lf_hparams *hp)
+/* √hidden as transformers multiplies the embedding by it: rounded to the type of the weights. */
+static float embed_scale(const struct lf_hparams *hp)
 {
     float scale = sqrtf((float)hp->hidden), rounded;
     char stored[sizeof(float)];
@@ -58,14 +59,19 @@ float lf_gemma_embed_scale(const struct lf_hparams *hp)
     return rounded;
 }
 
-static void record(struct lf_recorder *r)
+void lf_gemma_record(struct lf_recorder *r, lf_gemma_half *attention_of, lf_gemma_half *mlp_of)
 {
     const struct lf_hparams *hp = r->hp;
     struct lf_decoder_ends ends = lf_decoder_ends(r);
-    int x = lf_rec_embed_scaled(r, ends.table, lf_gemma_embed_scale(hp));
-    for (int layer = 0; layer < hp->n_layers; layer++) x = mlp(r, layer, attention(r, layer, x));
+    int x = lf_rec_embed_scaled(r, ends.table, embed_scale(hp));
+    for (int layer = 0; layer < hp->n_layers; layer++) x = mlp_of(r, layer, attention_of(r, layer, x));
     lf_rec_logits(r, lf_rec_rmsnorm(r, x, ends.norm), ends.head);
     if (hp->softcap > 0) lf_rec_softcap(r, hp->softcap);
+}
+
+static void record(struct lf_recorder *r)
+{
+    lf_gemma_record(r, attention, mlp);
 }
 
 static enum lf_status read(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err)

@@ -1,15 +1,15 @@
 /* Gemma 4, its text part (transformers' modeling_gemma4.py): Gemma 3 (gemma3.c) but for
  *
  *   - norms that multiply by w, scores that are not scaled;
- *   - a norm of each head of V, without a weight; where attention_k_eq_v is set, V of layers without a window is K as
- * it is before its norm, and they have no v_proj;
- *   - RoPE of layers without a window that turns some of the pairs of all channels (LF_ROPE_PROPORTIONAL);
+ *   - a norm of each head of V, without a weight;
+ *   - layers without a window have heads of another size and RoPE that turns some of the pairs of all channels
+ *     (LF_ROPE_PROPORTIONAL); where attention_k_eq_v is set they have another number of KV heads, too, and no v_proj:
+ *     their V is K as it is before its norm;
+ *   - the last layer never has a window;
  *   - a number for each layer, by which the residual stream is multiplied behind it;
- *   - a last layer that never has a window;
  *   - where enable_moe_block is set, experts beside the MLP, whose router and experts are fed from the residual stream;
- *   - layers without a window have heads of another size, and where attention_k_eq_v is set another number of KV heads;
  *   - last layers (num_kv_shared_layers) that read the keys and values of the last one before them of their type, and
- * have none of their own; their MLP may be twice as wide.
+ *     have none of their own; their MLP may be twice as wide.
  *
  * Not yet, and refused by name: inputs of each layer (E2B, E4B). */
 #include "model/arch/arch.h"
@@ -117,12 +117,7 @@ static int mlp(struct lf_recorder *r, int layer, int x)
 
 static void record(struct lf_recorder *r)
 {
-    const struct lf_hparams *hp = r->hp;
-    struct lf_decoder_ends ends = lf_decoder_ends(r);
-    int x = lf_rec_embed_scaled(r, ends.table, lf_gemma_embed_scale(hp));
-    for (int layer = 0; layer < hp->n_layers; layer++) x = mlp(r, layer, attention(r, layer, x));
-    lf_rec_logits(r, lf_rec_rmsnorm(r, x, ends.norm), ends.head);
-    if (hp->softcap > 0) lf_rec_softcap(r, hp->softcap);
+    lf_gemma_record(r, attention, mlp);
 }
 
 static enum lf_status not_yet(const char *what, struct lf_err *err)
