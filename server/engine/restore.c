@@ -304,11 +304,17 @@ int lf_restore_next(const struct lf_sched *s, struct lf_sched_seq *seq, const st
     return -1;
 }
 
+static int n_told(const struct lf_restore_guess *guess)
+{
+    return LF_MAX(guess->n_told, LF_RESTORE_TOLD_N);
+}
+
 /* More would only stand before what somebody else sends for, and where the rate is a guess, before what is computed
  * sooner. */
 static int most_coming(const struct lf_sched *s, int tier, int n_most)
 {
-    if (s->opts.below.guesses[tier].is_guess) return LF_MIN(LEAST_COMING_N, n_most);
+    const struct lf_restore_guess *guess = &s->opts.below.guesses[tier];
+    if (guess->is_guess) return LF_MIN(2 * n_told(guess), n_most);
     double n = LONGEST_STEP * (double)s->opts.alone_ns / s->opts.below.block_ns[tier];
     return (int)LF_MIN(LF_MAX(n, LEAST_COMING_N), n_most);
 }
@@ -354,7 +360,7 @@ void lf_restore_learn(struct lf_restore_source *below, int tier, double n, doubl
     }
     guess->n += n;
     guess->ns += ns;
-    if (guess->n < LF_RESTORE_TOLD_N) return;
+    if (guess->n < n_told(guess)) return;
     below->block_ns[tier] = guess->ns / guess->n;
     guess->is_guess = false;
 }

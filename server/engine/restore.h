@@ -73,10 +73,11 @@ struct lf_restore_source {
     /* Of each tier, predicted for a block of many. It is learnt from loads. Where none is made because it is too long
      * it shrinks with each refusal, so that a tier that was slow for a while is tried again. */
     double block_ns[LF_RESTORE_TIERS_N];
-    /* It is a guess until LF_RESTORE_TOLD_N blocks have come, here or in the process before: what has come, and in
-     * which time. Meanwhile no more are sent for than tell the rate: what is sent for is waited for. */
+    /* It is a guess until n_told blocks have come, here or in the process before (0: LF_RESTORE_TOLD_N): what has come,
+     * and in which time. Meanwhile no more are sent for than tell the rate: what is sent for is waited for. */
     struct lf_restore_guess {
         bool is_guess;
+        int n_told;
         double n, ns;
     } guesses[LF_RESTORE_TIERS_N];
 };

@@ -121,7 +121,11 @@ uint64_t lf_tiers_host_bytes(const struct lf_engine_opts *o, int n_blocks)
  * and memory for twice as fast: if it is slower the first blocks tell, but one that is taken for slower than it is
  * would not be asked for a long time.
  */
-enum { DISK_BYTES_PER_NS = 8, MEMORY_BYTES_PER_NS = 16 };
+enum {
+    DISK_BYTES_PER_NS = 8,
+    MEMORY_BYTES_PER_NS = 16,
+    TOLD_BYTES = 64 << 20 /* of few, latency is what is measured */
+};
 
 /* Makes the queue of a tier that is there, which comes behind those before it. */
 static enum lf_status add_tier(struct lf_engine *e, struct lf_tier *tier, int bytes_per_ns, double known_ns,
@@ -130,8 +134,10 @@ static enum lf_status add_tier(struct lf_engine *e, struct lf_tier *tier, int by
     struct lf_tiers *t = &e->tiers;
     struct lf_tiers_below *b = &t->below[t->n];
     size_t n_blocks = (size_t)e->kv->pool.n_blocks;
-    double guess_ns = (double)lf_kv_block_bytes(&e->kv->view) / bytes_per_ns;
-    e->sched.opts.below.guesses[t->n].is_guess = known_ns <= 0;
+    uint64_t block_bytes = lf_kv_block_bytes(&e->kv->view);
+    double guess_ns = (double)block_bytes / bytes_per_ns;
+    e->sched.opts.below.guesses[t->n] =
+        (struct lf_restore_guess){.is_guess = known_ns <= 0, .n_told = (int)(TOLD_BYTES / block_bytes)};
     e->sched.opts.below.block_ns[t->n++] = known_ns > 0 ? known_ns : guess_ns;
     b->tier = tier;
     b->to_save = calloc(n_blocks, sizeof(*b->to_save));

@@ -458,6 +458,11 @@ static void a_guess_counts_for_nothing_once_blocks_have_told(void **state)
     assert_true(!source.guesses[0].is_guess && source.block_ns[0] == 9000);
     lf_restore_learn(&source, 0, 32, 32 * 1000.0);
     assert_true(source.block_ns[0] == 5000);
+    source.guesses[1] = (struct lf_restore_guess){.is_guess = true, .n_told = 300}; /* small ones: more of them */
+    lf_restore_learn(&source, 1, 299, 299 * 9000.0);
+    assert_true(source.guesses[1].is_guess && source.block_ns[1] == 1000);
+    lf_restore_learn(&source, 1, 1, 9000.0);
+    assert_true(!source.guesses[1].is_guess && source.block_ns[1] == 9000);
 }
 
 static void ending_in_the_middle_leaves_nothing(void **state)
