@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "core/dtype.h"
+#include "device/delta.h"
 #include "device/device.h"
 #include "device/experts.h"
 #include "device/sample.h"
@@ -169,6 +170,14 @@ struct lf_ops {
     void (*route)(struct lf_device *dev, const struct lf_route_params *p);
     void (*expert_gemm)(struct lf_device *dev, const struct lf_expert_gemm_params *p);
     void (*expert_sum)(struct lf_device *dev, const struct lf_expert_sum_params *p);
+
+    /* Gated delta nets (delta.h). The scratch is for up to n_tokens tokens of up to n_seqs sequences: a closed formula.
+     */
+    uint64_t (*delta_scratch_bytes)(const struct lf_delta_shape *shape, int n_tokens, int n_seqs);
+    void (*conv)(struct lf_device *dev, const struct lf_conv_params *p);
+    void (*delta)(struct lf_device *dev, const struct lf_delta_params *p);
+    void (*gated_norm)(struct lf_device *dev, const struct lf_gated_norm_params *p);
+    void (*gate_sigmoid)(struct lf_device *dev, const struct lf_gate_sigmoid_params *p);
 
     /* Sampling where the logits are (sample.h). NULL on a CPU: there model/sampler.c does it. */
     void (*sample)(struct lf_device *dev, const struct lf_sample_params *p);

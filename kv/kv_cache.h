@@ -14,6 +14,10 @@ struct lf_kv_cache {
     int n_groups;
     struct lf_block_pool pool;
     struct lf_prefix_cache *prefix; /* NULL when switched off */
+    struct lf_kv_states states;
+    struct lf_block_pool slots;        /* of states; none where there are none */
+    struct lf_prefix_cache *snapshots; /* over slots: a slot holds the state behind the block that its key names. NULL
+                                          as prefix */
     struct lf_buffer buffer;
     struct lf_device *dev; /* borrowed */
 };
@@ -21,6 +25,7 @@ struct lf_kv_cache {
 struct lf_kv_cache_opts {
     enum lf_dtype dtype;
     int n_blocks;
+    int n_slots;                       /* of states; 0 where there are none */
     const struct lf_kv_layout *layout; /* borrowed; NULL: one group, of layers that are all alike: */
     int n_layers, n_kv_heads, head_dim;
     bool prefix_cache;
@@ -35,6 +40,8 @@ void lf_kv_cache_close(struct lf_kv_cache *cache); /* accepts a zeroed one */
 struct lf_kv_windows lf_kv_cache_windows(const struct lf_kv_cache *cache);
 /* What attention sees of a group's layers. */
 struct lf_kv_view lf_kv_cache_view(const struct lf_kv_cache *cache, int group);
+/* The states of one layer, by its number among those with states. */
+struct lf_state_view lf_kv_cache_state_view(const struct lf_kv_cache *cache, int state_layer);
 /* Host memory of the bookkeeping (pool records, prefix cache), for the memory plan. */
 uint64_t lf_kv_host_bytes(int n_blocks, bool prefix_cache);
 /* A whole block, as it lies, to or from memory of the host, beside the device's queue: any thread, on a lane of its own

@@ -29,6 +29,7 @@ enum { LF_KV_GROUPS_N = LF_KV_WINDOWS_N };
 struct lf_kv_layer_spec {
     int window; /* the last so many tokens; 0: all */
     int n_kv_heads, head_dim;
+    uint64_t state_bytes; /* > 0: a state, and nothing else; heads and head_dim do not count */
     int alias_of; /* the earlier layer whose keys and values it reads, of the same window and shape; -1: its own */
 };
 
@@ -38,7 +39,17 @@ struct lf_kv_group {
     int n_kv_heads, head_dim;
 };
 
-/* Where a layer's keys and values lie: layers of a group are numbered from 0. An alias has the place of its source. */
+/* What layers keep that are no attention: a state of fixed size, of all of them together a slot. Slots lie behind the
+ * blocks of the cache and are a whole number of blocks long, so that whoever moves blocks can move a slot as
+ * slot_blocks of them: block n_blocks + slot · slot_blocks + i is part i of a slot. */
+struct lf_kv_states {
+    int n_layers;         /* 0: none */
+    uint64_t layer_bytes; /* of each layer, in order; a multiple of 256 */
+    int slot_blocks;      /* 0 where there are no states */
+};
+
+/* Where a layer's keys and values lie: layers of a group are numbered from 0. An alias has the place of its source. A
+ * layer with a state has group -1, and the number of its state. */
 struct lf_kv_place {
     int16_t group, layer;
 };
@@ -47,7 +58,8 @@ struct lf_kv_layout {
     int n_groups, n_layers;
     uint64_t block_bytes;                      /* a multiple of the page of every group (kv_view.h) */
     struct lf_kv_group groups[LF_KV_GROUPS_N]; /* full ones first */
-    struct lf_kv_place *places;                /* [n_layers] owned */
+    struct lf_kv_states states;
+    struct lf_kv_place *places; /* [n_layers] owned */
 };
 
 /* specs: [n_layers]. LF_INVALID for what no layer can be, LF_UNSUPPORTED where there are more classes than groups,

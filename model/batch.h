@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "device/delta.h"
 #include "kv/kv_view.h"
 #include "model/sampler.h"
 
@@ -31,9 +32,13 @@ struct lf_batch {
     int n_tokens;                 /* T <= chunk */
     const struct lf_kv_seq *seqs; /* [n_seqs], tokens in order and without holes */
     int n_seqs;                   /* <= max_seqs */
-    const int32_t *logits_idx;    /* [n_out] indices of tokens whose logits are wanted, ascending */
-    const struct lf_batch_out *outs; /* [n_out] */
-    int n_out;                       /* 0 <= n_out <= max_out */
+    /* Of models with states (device/delta.h), else NULL. */
+    const struct lf_state_seq *states; /* [n_seqs] of the same sequences */
+    const struct lf_state_mark *marks; /* [n_marks] */
+    int n_marks;                       /* <= lf_batch_n_marks */
+    const int32_t *logits_idx;         /* [n_out] indices of tokens whose logits are wanted, ascending */
+    const struct lf_batch_out *outs;   /* [n_out] */
+    int n_out;                         /* 0 <= n_out <= max_out */
     bool samples_later; /* what is drawn depends on what is not known yet (masks): lf_model_sample follows the launch */
 };
 
@@ -48,6 +53,12 @@ static inline int lf_batch_mask_words(int n_vocab)
 static inline int lf_batch_n_slots(int max_seqs)
 {
     return max_seqs + (max_seqs + 6) / 8;
+}
+
+/* Marks of a step: some for every sequence of it, and those of a few long ones. */
+static inline int lf_batch_n_marks(int max_seqs)
+{
+    return 2 * max_seqs + 64;
 }
 
 #endif

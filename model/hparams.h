@@ -11,6 +11,7 @@
 #include "attention/rope.h"
 #include "core/dtype.h"
 #include "core/status.h"
+#include "device/delta.h"
 
 enum { LF_EOS_IDS_N = 16, LF_ROPES_N = 2 };
 
@@ -25,6 +26,7 @@ struct lf_layer_hparams {
                          of the same window and shape; 0: it has */
     bool has_experts; /* in place of the MLP, or beside it (Gemma 4) */
     bool v_of_k;      /* V is K before its norm: there is no v_proj (Gemma 4) */
+    bool is_delta; /* a gated delta net in place of attention: nothing in the KV cache, but a state (device/delta.h) */
 };
 
 /* Queries at position p are multiplied by 1 + beta · ln(1 + ⌊p / n_positions⌋) (Ministral 3). beta 0: they are not. */
@@ -54,6 +56,7 @@ struct lf_hparams {
     bool qk_norm;
     int n_experts, experts_per_token, expert_intermediate; /* of the layers that have experts; 0: none has */
     float swiglu_limit;                                    /* of LF_ACT_SWIGLU_OAI */
+    struct lf_delta_shape delta;                           /* of the layers that are gated delta nets; zeros: none is */
     bool norm_topk;                  /* the weights of the experts that compute a token sum to 1 */
     struct lf_layer_hparams *layers; /* [n_layers] owned */
     struct lf_rope_opts ropes[LF_ROPES_N];

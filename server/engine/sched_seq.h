@@ -50,9 +50,11 @@ struct lf_sched_seq {
     int table_stride;   /* entries of a table, from one to the next */
     int n_blocks;       /* of these in use, while running: all */
     struct lf_sched_table tables[LF_KV_WINDOWS_N]; /* of each group */
-    int n_entered;        /* leading blocks that were offered to the prefix cache, or came from it */
-    int n_hint;           /* leading blocks that it could have had from the cache when last looked */
-    int n_leading;        /* lf_sched_leading_blocks, when last looked */
+    int32_t state;                                 /* the slot with its state, its own, while running; -1: no states */
+    int32_t state_in; /* the snapshot that its next step begins with, with a reference; -1: its own, or zeros at 0 */
+    int n_entered;    /* leading blocks that were offered to the prefix cache, or came from it */
+    int n_hint;       /* leading blocks that it could have had from the cache when last looked */
+    int n_leading;    /* lf_sched_leading_blocks, when last looked */
     int64_t submitted_ns; /* when it came */
     int64_t order_ns;     /* what the queue is sorted by */
     int64_t admitted_ns;  /* 0: not yet */

@@ -54,6 +54,7 @@
 #include <stdint.h>
 
 #include "core/list.h"
+#include "device/delta.h"
 #include "kv/block_pool.h"
 #include "kv/prefix_cache.h"
 #include "kv/windows.h"
@@ -78,11 +79,15 @@ struct lf_sched_opts {
     int n_kept;     /* slots beyond max_seqs, for tenants that run nothing */
     int max_out;    /* logits rows of one step, >= 1 */
     int token_tile; /* tokens cost as much as the next multiple of this, >= 1: prefills fill a step up to one */
-    int64_t step_ns, alone_ns;       /* of a step, and of one in which nobody decodes, >= step_ns */
-    struct lf_kv_windows windows;    /* of the groups of layers; zeros: one that sees all */
-    struct lf_block_pool *pool;      /* borrowed */
-    struct lf_prefix_cache *prefix;  /* borrowed; NULL: off */
-    struct lf_sched_tenant *tenants; /* [n_tenants] borrowed: as many as can wait and run, at least 1 */
+    int64_t step_ns, alone_ns;    /* of a step, and of one in which nobody decodes, >= step_ns */
+    struct lf_kv_windows windows; /* of the groups of layers; zeros: one that sees all */
+    struct lf_block_pool *pool;   /* borrowed */
+    /* States (device/delta.h): slots for all that run and for snapshots, more than max_seqs + n_kept. NULL: none. */
+    struct lf_block_pool *slots;
+    struct lf_prefix_cache *snapshots; /* over slots; NULL as prefix */
+    int slot_blocks;                   /* kv_layout.h */
+    struct lf_prefix_cache *prefix;    /* borrowed; NULL: off */
+    struct lf_sched_tenant *tenants;   /* [n_tenants] borrowed: as many as can wait and run, at least 1 */
     int n_tenants;
     uint32_t *held_epochs; /* [pool->n_blocks] borrowed, zeros at first; see held_epoch below */
     struct lf_restore_source below;
@@ -93,13 +98,16 @@ struct lf_sched_opts {
 struct lf_sched_item {
     struct lf_sched_seq *seq;
     int n_tokens, out_first, n_out;
-    int first;     /* seq->n_done when it was planned */
+    struct lf_state_seq state; /* where there are states */
+    int first;                 /* seq->n_done when it was planned */
     bool complete; /* all that is known of seq is computed by it: its last logits row is the next id's, if one is due */
 };
 
 struct lf_sched_step {
     struct lf_sched_item *items; /* [max_seqs] the caller's */
     int n_items, n_tokens, n_out, n_prefill_tokens;
+    struct lf_state_mark *marks; /* [lf_batch_n_marks(max_seqs)] the caller's, of all items; NULL: no states */
+    int n_marks;
     struct lf_load load;
     double predicted_ns;
 };
