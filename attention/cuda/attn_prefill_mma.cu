@@ -6,9 +6,9 @@
  * with those of the splits before it, which are kept in global memory (attn_cuda.h).
  *
  * The softmax is optimistic, as in attn_prefill_sm90.cu: P is computed with the offset that a row has, and only where
- * the sum of a thread's part of a row passes LF_ATTN_SUM_BOUND, and in a split's first tile, are the scores computed
- * again, for their maximum to become the offset. So the usual tile has no maximum, no rescaling, and scores that need
- * not be kept once P is computed.
+ * the sum of a thread's part of a row passes a bound (attn_rows.cuh), and in a split's first tile, are the scores
+ * computed again, for their maximum to become the offset. So the usual tile has no maximum, no rescaling, and scores
+ * that need not be kept once P is computed.
  *
  * Bits. A row's arithmetic depends on its position, keys and head only: tiles lie at fixed keys, and a tile or a key
  * that a row does not see adds P = +0 to sums that started at +0.
@@ -123,6 +123,7 @@ template <class T, int D, int N_KEYS> struct key_copier {
 
 template <class T, int D, int N_KEYS> struct warp_rows {
     using S = shape<T, D, N_KEYS>;
+    static constexpr float BOUND = offset_bounds<T>::SUM;
     enum { M = S::M, KEYS = S::KEYS };
 
     const lf_attn_cuda_args &p;
@@ -219,7 +220,8 @@ template <class T, int D, int N_KEYS> struct warp_rows {
     }
 
     /* Makes the tile's maximum the offset of rows whose sum passed the bound; their l and o are rescaled. */
-    LF_GPU_MEMBER void update_offset(const float (&s)[M][KEYS / 8][4], const float (&sum)[M][2], float (&offset)[M][2])
+    LF_GPU_MEMBER void update_offset(const float (&s)[M][KEYS / 8][4], const float (&sum)[M][2], bool is_first,
+                                     float (&offset)[M][2])
     {
 #pragma unroll
         for (int mi = 0; mi < M; mi++) {
@@ -229,7 +231,7 @@ template <class T, int D, int N_KEYS> struct warp_rows {
                 float top = -INFINITY;
 #pragma unroll
                 for (int n = 0; n < KEYS / 8; n++) top = fmaxf(top, fmaxf(s[mi][n][2 * h], s[mi][n][2 * h + 1]));
-                scale[h] = move_offset(top, sum[mi][h], factor, m[mi][h], l[mi][h], offset[mi][h]);
+                scale[h] = move_offset<T>(top, sum[mi][h], factor, is_first, m[mi][h], l[mi][h], offset[mi][h]);
             }
             rescale_rows(o[mi], scale);
         }
@@ -279,7 +281,7 @@ template <class T, int D, int N_KEYS> struct warp_rows {
             passed = false;
 #pragma unroll
             for (int mi = 0; mi < M; mi++) {
-                passed = passed || !(sum[mi][0] <= LF_ATTN_SUM_BOUND) || !(sum[mi][1] <= LF_ATTN_SUM_BOUND);
+                passed = passed || !(sum[mi][0] <= BOUND) || !(sum[mi][1] <= BOUND);
 #pragma unroll
                 for (int n = 0; n < KEYS / 16; n++)
 #pragma unroll
@@ -289,7 +291,7 @@ template <class T, int D, int N_KEYS> struct warp_rows {
         }
         if (passed) {
             score(s, k_tile, key0);
-            update_offset(s, sum, offset);
+            update_offset(s, sum, is_first, offset);
             exponentiate(probs, s, offset, sum);
         }
         finish_tile(sum, v_tile);

@@ -11,8 +11,11 @@
  *
  * The softmax is online, and optimistic. Any offset serves for a row's exponents as long as nothing overflows, so the
  * usual tile needs no maximum: P is computed with the offset that the row has, and only if the sum of some thread's
- * part of a row passes LF_ATTN_SUM_BOUND is the tile's maximum found, made the offset, and P computed again. (In the
- * first tile of a split it always is.) A bound of 2^12 costs no precision: P is float and bf16, or fp16 up to 65504.
+ * part of a row passes a bound (attn_rows.cuh) is the tile's maximum found, made the offset, and P computed again. (In
+ * the first tile of a split it always is.) A bound costs no precision: P is float and bf16, or fp16 up to 65504. Where
+ * scores have grown once they may grow on, so the offset then leads the maximum by far: the rate hardly depends on the
+ * data. The worst are scores that grow by 2^64 with every tile, 44 in natural units for every 128 keys, all the way:
+ * then each tile is exponentiated twice.
  * Tiles that all rows see whole skip the mask.
  *
  * Bits. A row's arithmetic depends on its position, keys and head only: tiles lie at fixed keys, a tile or a key that a
@@ -50,6 +53,7 @@ struct score_rule {
 /* One consumer warpgroup. Row half h of a thread is row 64 · group + 16 · warp + lane / 4 + 8h of the tile. */
 template <class T, int D> struct consumer {
     using shape = prefill_shape<D>;
+    static constexpr float BOUND = offset_bounds<T>::SUM;
     enum { KEYS = shape::KEYS, N_SLOTS = shape::N_SLOTS };
 
     const lf_attn_cuda_args &args;
@@ -148,7 +152,7 @@ template <class T, int D> struct consumer {
     }
 
     /* P with a new offset for the rows whose sums passed the bound; their l and o are rescaled. */
-    LF_GPU_MEMBER void update_offset(float (&sum)[2])
+    LF_GPU_MEMBER void update_offset(float (&sum)[2], bool is_first)
     {
         float scale[2], offset[2];
 #pragma unroll
@@ -156,7 +160,7 @@ template <class T, int D> struct consumer {
             float top = -INFINITY;
 #pragma unroll
             for (int j = 0; j < KEYS / 8; j++) top = fmaxf(top, fmaxf(s[4 * j + 2 * h], s[4 * j + 2 * h + 1]));
-            scale[h] = move_offset(top, sum[h], rule.factor, m[h], l[h], offset[h]);
+            scale[h] = move_offset<T>(top, sum[h], rule.factor, is_first, m[h], l[h], offset[h]);
         }
         scale_outputs(scale);
         exponentiate(offset, sum);
@@ -197,7 +201,7 @@ template <class T, int D> struct consumer {
         release_slot(k_slot);
         mask(first_key);
         float sum[2] = {INFINITY, INFINITY};
-        update_offset(sum);
+        update_offset(sum, true);
         l[0] += sum[0];
         l[1] += sum[1];
     }
@@ -224,7 +228,7 @@ template <class T, int D> struct consumer {
         release_slot(v_slot);
         float sum[2];
         exponentiate(m, sum);
-        if (__any_sync(ALL_LANES, !(sum[0] <= LF_ATTN_SUM_BOUND) || !(sum[1] <= LF_ATTN_SUM_BOUND))) update_offset(sum);
+        if (__any_sync(ALL_LANES, !(sum[0] <= BOUND) || !(sum[1] <= BOUND))) update_offset(sum, false);
         l[0] += sum[0];
         l[1] += sum[1];
     }

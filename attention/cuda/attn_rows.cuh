@@ -6,12 +6,20 @@
 #include "attention/cuda/attn_cuda.h"
 #include "attention/cuda/attn_combine.cuh"
 #include "core/limits.h"
+#include "device/cuda/elem.cuh"
 #include "device/cuda/warp.cuh"
 
 enum { PAGE = LF_KV_BLOCK_TOKENS };
 
-/* A row's part of a tile's sum, in one thread, at which its exponents get a new offset. */
-#define LF_ATTN_SUM_BOUND 4096.0f
+/* When a row's exponents get a new offset, and how far that is ahead of the tile's maximum. SUM: of the row's P in a
+ * tile, in one thread. bf16 has the exponents of float: P may be 2^16 as well as 2^-48, and a row whose scores go on to
+ * grow is at peace for 64 powers of two. fp16 ends at 2^16. */
+template <class T> struct offset_bounds {
+    static constexpr float SUM = 0x1p16f, LEAD = 48.0f;
+};
+template <> struct offset_bounds<fp16> {
+    static constexpr float SUM = 0x1p12f, LEAD = 0.0f;
+};
 
 /* ---- pages and rows ---- */
 
@@ -74,13 +82,14 @@ LF_GPU_FN float capped(float cap, float arg)
 /* ---- offsets of exponents ---- */
 
 /* Of a row that the four threads of a quad have: where its sum of P in a tile passed the bound, the tile's maximum
- * (top: this thread's, of scores) becomes m. *offset is what to subtract from exponents. Rescales l, and returns what o
- * must be rescaled by. */
-LF_GPU_FN float move_offset(float top, float sum, float factor, float &m, float &l, float &offset)
+ * (top: this thread's, of scores) becomes m, and in a split's later tiles the lead is added: scores that have grown
+ * grow on. *offset is what to subtract from exponents. Rescales l, and returns what o must be rescaled by. */
+template <class T>
+LF_GPU_FN float move_offset(float top, float sum, float factor, bool is_first, float &m, float &l, float &offset)
 {
     float old = m;
     top = quad_max(top);
-    if (quad_any(!(sum <= LF_ATTN_SUM_BOUND))) m = top * factor;
+    if (quad_any(!(sum <= offset_bounds<T>::SUM))) m = top * factor + (is_first ? 0.0f : offset_bounds<T>::LEAD);
     offset = m == -INFINITY ? 0.0f : m; /* a row that has seen no key */
     float scale = ex2_approx_ftz(old - offset);
     l *= scale;
