@@ -5,6 +5,7 @@
 #ifndef LF_DEVICE_DEVICE_IMPL_H
 #define LF_DEVICE_DEVICE_IMPL_H
 
+#include "device/cpu/delta.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/row_kernels.h"
 #include "device/device.h"
@@ -62,6 +63,7 @@ struct lf_device {
     /* of the CPU backend, fixed at open */
     const struct lf_gemm_kernel *gemm[3]; /* by enum lf_dtype of the weights */
     struct lf_row_kernels rows;
+    struct lf_delta_kernels delta;
 };
 
 /* gemm_gate_mul of a backend that has no kernel of its own for it, or none for these shapes. */

@@ -3,9 +3,11 @@
  * instruction set replaces the entries it has. */
 #include "device/cpu/ops_cpu.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/check.h"
+#include "device/cpu/delta.h"
 #include "device/cpu/experts.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/row_kernels.h"
@@ -137,12 +139,50 @@ static void gather(struct lf_device *dev, const struct lf_gather_params *p)
     run_rows(&loop, p->dim, COPY_PER_TASK);
 }
 
+/* A row: one head of one token. */
+static void gated_norm_row(const struct row_loop *loop, int row)
+{
+    const struct lf_gated_norm_params *p = loop->params;
+    size_t dim = (size_t)p->dim, at = (size_t)row * dim, head = (size_t)(row % p->n_heads);
+    const float *gate = (const float *)p->gate + (size_t)(row / p->n_heads) * (size_t)p->gate_stride + head * dim;
+    loop->dev->delta.gated_norm((float *)p->out + at, (const float *)p->x + at, gate, p->weight, p->eps, p->dim);
+}
+
+static void gated_norm(struct lf_device *dev, const struct lf_gated_norm_params *p)
+{
+    LF_ASSERT(p->n_tokens >= 0 && p->n_heads > 0 && (int64_t)p->n_tokens * p->n_heads <= INT32_MAX);
+    struct row_loop loop = {.dev = dev, .params = p, .row = gated_norm_row, .n_rows = p->n_tokens * p->n_heads};
+    run_rows(&loop, p->dim, GATE_PER_TASK);
+}
+
+static void gate_sigmoid_row(const struct row_loop *loop, int row)
+{
+    const struct lf_gate_sigmoid_params *p = loop->params;
+    size_t at = (size_t)row * (size_t)p->dim;
+    const float *x = (const float *)p->x + at, *residual = p->residual == NULL ? NULL : p->residual + at;
+    float *out = (float *)p->out + at;
+    if (p->of_token) {
+        float weight = 1.0f / (1.0f + expf(-((const float *)p->gate)[row]));
+        loop->dev->rows.weighted_sum(out, residual, &x, &weight, 1, p->dim);
+    } else {
+        loop->dev->delta.gate_sigmoid(out, x, (const float *)p->gate + at, residual, p->dim);
+    }
+}
+
+static void gate_sigmoid(struct lf_device *dev, const struct lf_gate_sigmoid_params *p)
+{
+    LF_ASSERT(p->residual == NULL || p->is_float);
+    struct row_loop loop = {.dev = dev, .params = p, .row = gate_sigmoid_row, .n_rows = p->n_tokens};
+    run_rows(&loop, p->dim, GATE_PER_TASK);
+}
+
 static void use_c(struct lf_device *dev)
 {
     dev->gemm[LF_F32] = &lf_gemm_c_f32;
     dev->gemm[LF_F16] = &lf_gemm_c_f16;
     dev->gemm[LF_BF16] = &lf_gemm_c_bf16;
     dev->rows = lf_rows_c;
+    dev->delta = lf_delta_c;
 }
 
 #ifdef LF_X86
@@ -194,7 +234,12 @@ void lf_ops_cpu_init(struct lf_device *dev, enum lf_isa isa)
                                .expert_gemm_scratch_bytes = lf_cpu_expert_gemm_scratch_bytes,
                                .route = lf_cpu_route,
                                .expert_gemm = lf_cpu_expert_gemm,
-                               .expert_sum = lf_cpu_expert_sum};
+                               .expert_sum = lf_cpu_expert_sum,
+                               .delta_scratch_bytes = lf_cpu_delta_scratch_bytes,
+                               .conv = lf_cpu_conv,
+                               .delta = lf_cpu_delta,
+                               .gated_norm = gated_norm,
+                               .gate_sigmoid = gate_sigmoid};
     use_c(dev);
 #ifdef LF_X86
     if (isa >= LF_ISA_AVX2) use_avx2(dev);
