@@ -49,8 +49,7 @@ struct lf_embed_params {           /* out[t, :] = scale · table row ids[t] */
     float scale;                   /* 1: the row as it is */
 };
 
-struct lf_rmsnorm_params { /* out = x / sqrt(mean(x²) + eps) · weight (+ residual) (· scale)   (Zhang & Sennrich 2019)
-                            */
+struct lf_rmsnorm_params { /* out = x / sqrt(mean(x²) + eps) · weight (+ residual) (· scale) (Zhang & Sennrich 2019) */
     void *out;             /* [T, dim], act_dtype unless out_float; may equal x on a CPU */
     const float *x;        /* [T, dim] */
     const float *weight;   /* [dim] or NULL: all are 1 */
@@ -145,8 +144,7 @@ struct lf_ops {
 
     /* Gets everything ready for GEMMs of p's shape (its strides, y_float, and whether there are bias and residual,
      * included) with 1 to p->n_tokens tokens, so that none of them chooses, loads or allocates anything. Runs over p's
-     * tensors: y is undefined afterwards. Called before the device is warm; NULL where there is nothing to get ready.
-     */
+     * tensors: y is undefined afterwards. Called before the device is warm; NULL where nothing is to be got ready. */
     void (*gemm_prepare)(struct lf_device *dev, const struct lf_gemm_params *p);
 
     /* Tokens (at most LF_FUSED_NORM_TOKENS) up to which a GEMM of p's shape has the epilogue and the prologue of a
@@ -171,8 +169,7 @@ struct lf_ops {
     void (*expert_gemm)(struct lf_device *dev, const struct lf_expert_gemm_params *p);
     void (*expert_sum)(struct lf_device *dev, const struct lf_expert_sum_params *p);
 
-    /* Gated delta nets (delta.h). The scratch is for up to n_tokens tokens of up to n_seqs sequences: a closed formula.
-     */
+    /* Gated delta nets (delta.h). The scratch is for so many tokens of so many sequences: a closed formula. */
     uint64_t (*delta_scratch_bytes)(const struct lf_delta_shape *shape, int n_tokens, int n_seqs);
     void (*conv)(struct lf_device *dev, const struct lf_conv_params *p);
     void (*delta)(struct lf_device *dev, const struct lf_delta_params *p);

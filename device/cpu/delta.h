@@ -1,6 +1,7 @@
 /* Gated delta nets on a CPU (device/delta.h): what the kernels of one instruction set provide, and the entries of the
  * op table. Every token of a sequence, every value head and every column of S goes through the same operations in the
- * same order, whatever else is in the step: delta.c has what is handed out, the kernels what is computed. */
+ * same order, whatever else is in the step: conv.c and delta_rule.c have what is handed out, the kernels what is
+ * computed. */
 #ifndef LF_DEVICE_CPU_DELTA_H
 #define LF_DEVICE_CPU_DELTA_H
 
@@ -50,6 +51,8 @@ struct lf_delta_kernels {
 };
 
 extern const struct lf_delta_kernels lf_delta_c;
+void lf_delta_use_avx2(struct lf_delta_kernels *delta);
+void lf_delta_use_avx512(struct lf_delta_kernels *delta);
 
 /* Entries of the op table. */
 uint64_t lf_cpu_delta_scratch_bytes(const struct lf_delta_shape *shape, int n_tokens, int n_seqs);

@@ -192,6 +192,7 @@ static void use_avx2(struct lf_device *dev)
     dev->gemm[LF_F16] = &lf_gemm_avx2_f16;
     dev->gemm[LF_BF16] = &lf_gemm_avx2_bf16;
     lf_rows_use_avx2(&dev->rows);
+    lf_delta_use_avx2(&dev->delta);
 }
 
 static void use_avx512(struct lf_device *dev)
@@ -200,6 +201,7 @@ static void use_avx512(struct lf_device *dev)
     dev->gemm[LF_F16] = &lf_gemm_avx512_f16;
     dev->gemm[LF_BF16] = &lf_gemm_avx512_bf16;
     lf_rows_use_avx512(&dev->rows);
+    lf_delta_use_avx512(&dev->delta);
 }
 
 static void use_avx512bf16(struct lf_device *dev)

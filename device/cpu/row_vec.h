@@ -38,13 +38,6 @@ static void rmsnorm(float *out, const float *x, const float *weight, const float
     vec_store_first(out + i, v, dim - i);
 }
 
-/* a / (1 + e^-by) */
-LF_KERNEL vec sigmoid_times(vec a, vec by)
-{
-    vec e = exp_lanes(vec_sub(vec_set(0.0f), by));
-    return vec_div(a, vec_add(vec_set(1.0f), e));
-}
-
 LF_KERNEL vec gate_lanes(enum lf_act act, vec gate, vec up, vec limit)
 {
     if (act == LF_ACT_GELU_TANH) {
