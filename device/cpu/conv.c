@@ -1,8 +1,9 @@
 /* The convolution before a gated delta net: of each channel, over its last conv_width tokens (device/delta.h).
  *
- * A task has some channels of one sequence, all its tokens: what lies before the step is copied out of the state first,
- * so that the state may be written where it was read, and the weights are turned so that a row of them has neighbouring
- * channels. An output is one sum over the taps in ascending order, wherever its rows lie. */
+ * A piece is some channels of one sequence, all its tokens: what lies before the step is copied out of the state first,
+ * so that the state may be written where it was read. The weights are turned so that a row of them has neighbouring
+ * channels; pieces of the same channels follow each other, and what is turned once serves all sequences of a task. An
+ * output is one sum over the taps in ascending order, wherever its rows lie. */
 #include <string.h>
 
 #include "core/check.h"
@@ -19,7 +20,7 @@ struct conv {
     int pieces_per_task;
 };
 
-/* One sequence's share of some channels. */
+/* Some channels of one sequence. */
 struct piece {
     const struct lf_conv_params *p;
     const struct lf_state_seq *seq;
@@ -42,7 +43,7 @@ static const float *input(const struct piece *c, int t)
     return (const float *)c->p->x + (size_t)(c->seq->first_token + t) * (size_t)c->p->x_stride + c->first;
 }
 
-static void load(struct piece *c)
+static void load_state(struct piece *c)
 {
     const struct lf_delta_shape *shape = &c->p->shape;
     int width = shape->conv_width;
@@ -54,13 +55,18 @@ static void load(struct piece *c)
         else
             memcpy(to, state_of(c->p, c->seq->in) + (size_t)j * channels + c->first, (size_t)c->n * sizeof(float));
     }
+}
+
+static void turn_weights(struct piece *c)
+{
+    int width = c->p->shape.conv_width;
     const float *w = c->p->w + (size_t)c->first * (size_t)width;
-    for (int i = 0; i < c->n; i++)
-        for (int j = 0; j < width; j++) c->w[j * LF_CONV_COLS + i] = w[i * width + j];
+    for (int j = 0; j < width; j++)
+        for (int i = 0; i < c->n; i++) c->w[j * LF_CONV_COLS + i] = w[i * width + j];
 }
 
 /* The state behind the first n_tokens tokens. */
-static void store(const struct piece *c, int n_tokens, int slot)
+static void store_state(const struct piece *c, int n_tokens, int slot)
 {
     int n = c->p->shape.conv_width - 1;
     size_t channels = (size_t)lf_delta_channels(&c->p->shape);
@@ -75,7 +81,7 @@ static void convolve(struct lf_device *dev, struct piece *c)
     const struct lf_state_seq *seq = c->seq;
     int width = p->shape.conv_width;
     size_t channels = (size_t)lf_delta_channels(&p->shape);
-    load(c);
+    load_state(c);
     for (int t = 0; t < seq->n_tokens; t++) {
         const float *rows[LF_CONV_WIDTH_MAX];
         for (int j = 0; j < width; j++) rows[j] = input(c, t - width + 1 + j);
@@ -83,9 +89,9 @@ static void convolve(struct lf_device *dev, struct piece *c)
     }
     for (int m = 0; m < seq->n_marks; m++) {
         const struct lf_state_mark *mark = &p->step->marks[seq->first_mark + m];
-        store(c, mark->n_tokens, mark->slot);
+        store_state(c, mark->n_tokens, mark->slot);
     }
-    store(c, seq->n_tokens, seq->out);
+    store_state(c, seq->n_tokens, seq->out);
 }
 
 static void conv_task(void *ctx, int task_idx, int worker_idx)
@@ -94,13 +100,19 @@ static void conv_task(void *ctx, int task_idx, int worker_idx)
     const struct conv *v = ctx;
     int first = task_idx * v->pieces_per_task;
     int end = LF_MIN(first + v->pieces_per_task, v->n_pieces * v->p->step->n_seqs);
+    struct piece c;
+    c.p = v->p;
+    c.first = -1;
     for (int i = first; i < end; i++) {
-        struct piece c;
-        c.p = v->p;
-        c.seq = &v->p->step->seqs[i / v->n_pieces];
-        c.first = i % v->n_pieces * LF_CONV_COLS;
-        c.n = LF_MIN(LF_CONV_COLS, v->n_channels - c.first);
-        if (c.seq->n_tokens > 0) convolve(v->dev, &c);
+        int channel = i / v->p->step->n_seqs * LF_CONV_COLS;
+        c.seq = &v->p->step->seqs[i % v->p->step->n_seqs];
+        if (c.seq->n_tokens == 0) continue;
+        if (channel != c.first) {
+            c.first = channel;
+            c.n = LF_MIN(LF_CONV_COLS, v->n_channels - channel);
+            turn_weights(&c);
+        }
+        convolve(v->dev, &c);
     }
 }
 

@@ -10,8 +10,7 @@
 enum {
     LF_CONV_WIDTH_MAX = 8,
     LF_CONV_COLS = 256, /* channels of a task, and floats from row to row of its weights */
-    LF_DELTA_DIM_MAX = 256,
-    LF_DELTA_COLS_MAX = 64 /* columns of S in one strip */
+    LF_DELTA_DIM_MAX = 256
 };
 
 /* Of one value head at one token. */
@@ -47,7 +46,8 @@ struct lf_delta_kernels {
     void (*gated_norm)(float *out, const float *x, const float *gate, const float *weight, float eps, int dim);
     /* out[i] = x[i] · σ(gate[i]) + residual[i]; residual may be NULL, out may equal x and residual */
     void (*gate_sigmoid)(float *out, const float *x, const float *gate, const float *residual, int n);
-    int strip_cols; /* columns of a strip, LF_DELTA_COLS_MAX at most */
+    int strip_cols; /* columns that a strip has at most */
+    int step_cols;  /* that it has where there is one token, and as many are left; not fewer */
 };
 
 extern const struct lf_delta_kernels lf_delta_c;

@@ -104,4 +104,5 @@ const struct lf_delta_kernels lf_delta_c = {.conv = conv,
                                             .strip = strip,
                                             .gated_norm = gated_norm,
                                             .gate_sigmoid = gate_sigmoid,
-                                            .strip_cols = LF_DELTA_COLS_MAX};
+                                            .strip_cols = 64,
+                                            .step_cols = 64};

@@ -24,7 +24,7 @@ struct delta {
     const struct lf_delta_params *p;
     float *units;                /* [n_k_heads, T, 2 · k_dim] */
     struct lf_delta_gate *gates; /* [n_v_heads, T] */
-    int n_strips;                /* of a head */
+    int cols, n_strips;          /* of one strip; of a head. Where all have one token, a head is one strip */
     int tokens_per_task, strips_per_task;
 };
 
@@ -116,8 +116,8 @@ static void copy_strip(float *to, const float *from, const struct lf_delta_strip
         memcpy(to + i * (size_t)s->v_dim, from + i * (size_t)s->v_dim, (size_t)s->n_cols * sizeof(float));
 }
 
-/* Columns [col, col + cols) of a value head through a sequence's tokens. */
-static void run_strip(const struct delta *d, const struct lf_state_seq *seq, int head, int col)
+/* Columns [col, col + n_cols) of a value head through a sequence's tokens. */
+static void run_strip(const struct delta *d, const struct lf_state_seq *seq, int head, int col, int n_cols)
 {
     const struct lf_delta_params *p = d->p;
     const struct lf_delta_shape *shape = &p->shape;
@@ -128,7 +128,7 @@ static void run_strip(const struct delta *d, const struct lf_state_seq *seq, int
     struct lf_delta_strip s = {.in = seq->in < 0 ? NULL : state_of(p, seq->in) + in_state,
                                .k_dim = shape->k_dim,
                                .v_dim = shape->v_dim,
-                               .n_cols = LF_MIN(d->dev->delta.strip_cols, shape->v_dim - col),
+                               .n_cols = n_cols,
                                .units = d->units + (k_head * n_tokens + row) * 2 * k_dim,
                                .gates = d->gates + h * n_tokens + row,
                                .v_stride = channels,
@@ -151,6 +151,17 @@ static void run_strip(const struct delta *d, const struct lf_state_seq *seq, int
     if (s.out != last) copy_strip(last, s.out, &s);
 }
 
+/* Columns [first, end) of a head, in strips as wide as the kernel likes them. */
+static void run_strips(const struct delta *d, const struct lf_state_seq *seq, int head, int first, int end)
+{
+    const struct lf_delta_kernels *kernels = &d->dev->delta;
+    for (int col = first, n; col < end; col += n) {
+        n = LF_MIN(kernels->strip_cols, end - col);
+        if (seq->n_tokens == 1 && end - col >= kernels->step_cols) n = kernels->step_cols;
+        run_strip(d, seq, head, col, n);
+    }
+}
+
 static void strip_task(void *ctx, int task_idx, int worker_idx)
 {
     (void)worker_idx;
@@ -160,8 +171,8 @@ static void strip_task(void *ctx, int task_idx, int worker_idx)
     int first = task_idx * d->strips_per_task, end = LF_MIN(first + d->strips_per_task, d->p->step->n_seqs * per_seq);
     for (int i = first; i < end; i++) {
         const struct lf_state_seq *seq = &d->p->step->seqs[i / per_seq];
-        int head = i % per_seq / d->n_strips, col = i % d->n_strips * d->dev->delta.strip_cols;
-        if (seq->n_tokens > 0) run_strip(d, seq, head, col);
+        int col = i % d->n_strips * d->cols;
+        if (seq->n_tokens > 0) run_strips(d, seq, i % per_seq / d->n_strips, col, LF_MIN(col + d->cols, shape->v_dim));
     }
 }
 
@@ -172,16 +183,18 @@ void lf_cpu_delta(struct lf_device *dev, const struct lf_delta_params *p)
     if (p->n_tokens == 0) return;
     LF_ASSERT(p->scratch != NULL);
     char *gates = (char *)p->scratch + units_bytes(shape, p->n_tokens);
-    int cols = dev->delta.strip_cols, n_seqs = p->step->n_seqs;
+    int n_seqs = p->step->n_seqs, longest = 0;
+    for (int i = 0; i < n_seqs; i++) longest = LF_MAX(longest, p->step->seqs[i].n_tokens);
     struct delta d = {.dev = dev,
                       .p = p,
                       .units = p->scratch,
                       .gates = (struct lf_delta_gate *)(void *)gates,
-                      .n_strips = (shape->v_dim + cols - 1) / cols,
+                      .cols = longest == 1 ? shape->v_dim : dev->delta.strip_cols,
                       .tokens_per_task = LF_MAX(1, PREPARE_PER_TASK / lf_delta_channels(shape))};
+    d.n_strips = (shape->v_dim + d.cols - 1) / d.cols;
     lf_threads_run(dev->threads, (p->n_tokens + d.tokens_per_task - 1) / d.tokens_per_task, prepare_task, &d);
     int n = n_seqs * shape->n_v_heads * d.n_strips;
-    int64_t per_strip = (int64_t)p->n_tokens * shape->k_dim * cols / LF_MAX(n_seqs, 1);
+    int64_t per_strip = (int64_t)LF_MAX(longest, 1) * shape->k_dim * d.cols;
     d.strips_per_task = (int)LF_MAX(1, STATE_PER_TASK / per_strip);
     lf_threads_run(dev->threads, (n + d.strips_per_task - 1) / d.strips_per_task, strip_task, &d);
 }

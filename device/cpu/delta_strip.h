@@ -11,15 +11,21 @@
  * operations, one load and one store a vector. S between two tokens is whole, so it does not matter where a step ends:
  * the first token's pass only reads, the last one's only writes, and a vector's operations are the same ones.
  *
- * A strip is 4 vectors wide at most. Sums over k_dim run in ascending order, one accumulator a column. */
+ * Sums over k_dim run in ascending order, one accumulator a column. A strip is 4 vectors wide at most, so that 128 rows
+ * of it are in the first cache. Of one token alone it is 8 where there are the registers: S then comes from memory,
+ * whole rows come in order, and a prefetcher knows them for a stream. */
 #include <math.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "device/cpu/delta.h"
 #include "device/cpu/vec_math.h"
 
-enum { STRIP_VECS = 4, STRIP_COLS = STRIP_VECS * VEC };
+enum {
+    STRIP_VECS = 4,
+    STRIP_COLS = STRIP_VECS * VEC,
+    STEP_VECS = VEC_REGS == 32 ? 8 : 4, /* each has two accumulators */
+    STEP_COLS = STEP_VECS * VEC
+};
 
 LF_KERNEL vec load_lanes(const float *p, int n)
 {
@@ -101,29 +107,28 @@ LF_KERNEL void finish_token(const struct lf_delta_strip *s, int t, int n_vecs, b
 
 LF_KERNEL void run(int n_vecs, bool is_whole, const struct lf_delta_strip *s)
 {
+    static const float zeros[STEP_COLS];
     _Alignas(64) float kept[LF_DELTA_DIM_MAX * STRIP_COLS];
-    size_t row = (size_t)n_vecs * VEC, two = 2 * (size_t)s->k_dim;
-    struct pass p = {.from = s->in, .from_row = (size_t)s->v_dim, .k_dim = s->k_dim, .n_cols = s->n_cols};
-    if (s->in == NULL) {
-        memset(kept, 0, (size_t)s->k_dim * row * sizeof(float));
-        p.from = kept;
-        p.from_row = row;
-    }
-    vec u[STRIP_VECS], read[STRIP_VECS], seen[STRIP_VECS];
+    size_t two = 2 * (size_t)s->k_dim;
+    struct pass p = {.from = s->in != NULL ? s->in : zeros,
+                     .from_row = s->in != NULL ? (size_t)s->v_dim : 0,
+                     .k_dim = s->k_dim,
+                     .n_cols = s->n_cols};
+    vec u[STEP_VECS], read[STEP_VECS], seen[STEP_VECS];
     p.next = s->units;
     pass_rows(&p, n_vecs, false, true, is_whole, u, read, seen);
-    for (int t = 0; t + 1 < s->n_tokens; t++) {
+    int last = n_vecs <= STRIP_VECS ? s->n_tokens - 1 : 0;
+    for (int t = 0; t < last; t++) {
         finish_token(s, t, n_vecs, is_whole, u, read, seen);
         p.to = kept;
-        p.to_row = row;
+        p.to_row = STRIP_COLS;
         p.k = s->units + (size_t)t * two;
         p.next = p.k + two;
         p.decay = s->gates[t].decay;
         pass_rows(&p, n_vecs, true, true, is_whole, u, read, seen);
         p.from = kept;
-        p.from_row = row;
+        p.from_row = STRIP_COLS;
     }
-    int last = s->n_tokens - 1;
     finish_token(s, last, n_vecs, is_whole, u, read, seen);
     p.to = s->out;
     p.to_row = (size_t)s->v_dim;
@@ -135,15 +140,14 @@ LF_KERNEL void run(int n_vecs, bool is_whole, const struct lf_delta_strip *s)
 static void strip(const struct lf_delta_strip *s)
 {
     int n_vecs = (s->n_cols + VEC - 1) / VEC;
-    if (n_vecs * VEC != s->n_cols) { /* one of k_dim's rows ends within a vector */
-        if (n_vecs == 1) run(1, false, s);
-        if (n_vecs == 2) run(2, false, s);
-        if (n_vecs == 3) run(3, false, s);
-        if (n_vecs == 4) run(4, false, s);
-        return;
-    }
-    if (n_vecs == 1) run(1, true, s);
-    if (n_vecs == 2) run(2, true, s);
-    if (n_vecs == 3) run(3, true, s);
-    if (n_vecs == 4) run(4, true, s);
+    bool is_whole = n_vecs * VEC == s->n_cols;
+    if (n_vecs == 1 && is_whole) run(1, true, s);
+    if (n_vecs == 2 && is_whole) run(2, true, s);
+    if (n_vecs == 3 && is_whole) run(3, true, s);
+    if (n_vecs == 4 && is_whole) run(4, true, s);
+    if (STEP_VECS > STRIP_VECS && n_vecs == STEP_VECS) run(STEP_VECS, true, s);
+    if (n_vecs == 1 && !is_whole) run(1, false, s);
+    if (n_vecs == 2 && !is_whole) run(2, false, s);
+    if (n_vecs == 3 && !is_whole) run(3, false, s);
+    if (n_vecs == 4 && !is_whole) run(4, false, s);
 }

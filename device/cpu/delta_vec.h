@@ -76,5 +76,6 @@ void LF_DELTA_USE(struct lf_delta_kernels *delta)
                                        .strip = strip,
                                        .gated_norm = gated_norm,
                                        .gate_sigmoid = gate_sigmoid,
-                                       .strip_cols = STRIP_COLS};
+                                       .strip_cols = STRIP_COLS,
+                                       .step_cols = STEP_COLS};
 }
