@@ -11,8 +11,8 @@
  * operations, one load and one store a vector. S between two tokens is whole, so it does not matter where a step ends:
  * the first token's pass only reads, the last one's only writes, and a vector's operations are the same ones.
  *
- * Sums over k_dim run in ascending order, one accumulator a column. A strip is 4 vectors wide at most, so that 128 rows
- * of it are in the first cache. Of one token alone it is 8 where there are the registers: S then comes from memory,
+ * Sums over k_dim run in ascending order, one accumulator a column. A strip is 32 columns wide, so that 128 rows of it
+ * take half of the first cache. Of one token alone it is as wide as the accumulators allow: S then comes from memory,
  * whole rows come in order, and a prefetcher knows them for a stream. */
 #include <math.h>
 #include <stddef.h>
@@ -21,9 +21,9 @@
 #include "device/cpu/vec_math.h"
 
 enum {
-    STRIP_VECS = 4,
-    STRIP_COLS = STRIP_VECS * VEC,
-    STEP_VECS = VEC_REGS == 32 ? 8 : 4, /* each has two accumulators */
+    STRIP_COLS = 32,
+    STRIP_VECS = STRIP_COLS / VEC,
+    STEP_VECS = VEC_REGS == 32 ? 8 : STRIP_VECS, /* each has two accumulators */
     STEP_COLS = STEP_VECS * VEC
 };
 
@@ -137,17 +137,29 @@ LF_KERNEL void run(int n_vecs, bool is_whole, const struct lf_delta_strip *s)
     pass_rows(&p, n_vecs, true, false, is_whole, u, read, seen);
 }
 
+/* Strips of other widths are cut into single vectors: the right edge of S alone has them. */
+static void edge(const struct lf_delta_strip *s)
+{
+    for (int col = 0; col < s->n_cols; col += VEC) {
+        struct lf_delta_strip one = *s;
+        if (s->in != NULL) one.in += col;
+        one.out += col;
+        one.v += col;
+        one.y += col;
+        one.n_cols = s->n_cols - col < VEC ? s->n_cols - col : VEC;
+        if (one.n_cols == VEC)
+            run(1, true, &one);
+        else
+            run(1, false, &one);
+    }
+}
+
 static void strip(const struct lf_delta_strip *s)
 {
-    int n_vecs = (s->n_cols + VEC - 1) / VEC;
-    bool is_whole = n_vecs * VEC == s->n_cols;
-    if (n_vecs == 1 && is_whole) run(1, true, s);
-    if (n_vecs == 2 && is_whole) run(2, true, s);
-    if (n_vecs == 3 && is_whole) run(3, true, s);
-    if (n_vecs == 4 && is_whole) run(4, true, s);
-    if (STEP_VECS > STRIP_VECS && n_vecs == STEP_VECS) run(STEP_VECS, true, s);
-    if (n_vecs == 1 && !is_whole) run(1, false, s);
-    if (n_vecs == 2 && !is_whole) run(2, false, s);
-    if (n_vecs == 3 && !is_whole) run(3, false, s);
-    if (n_vecs == 4 && !is_whole) run(4, false, s);
+    if (s->n_cols == STRIP_COLS)
+        run(STRIP_VECS, true, s);
+    else if (s->n_cols == STEP_COLS)
+        run(STEP_VECS, true, s);
+    else
+        edge(s);
 }
