@@ -141,6 +141,7 @@ enum {
 
     /* paged KV */
     LF_KV_BLOCK_TOKENS = 64,
+    LF_STATE_LAYER_BYTES = 512 * 1024 * 1024,      /* a layer's state of a sequence (kv/kv_layout.h) */
     LF_KV_IMPORT_BLOCK_BYTES = 1024 * 1024 * 1024, /* a block that `documents import` takes */
 
     /* threads */

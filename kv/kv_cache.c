@@ -1,4 +1,4 @@
-/* See kv_cache.h. Ties together the bytes (one device buffer), the pool and the prefix cache. */
+/* See kv_cache.h. Ties together the bytes (one device buffer), the pools and the prefix caches. */
 #include "kv/kv_cache.h"
 
 #include <string.h>
@@ -12,6 +12,10 @@ static enum lf_status check_opts(const struct lf_kv_cache_opts *o, bool is_host,
         return lf_fail(err, LF_UNSUPPORTED, "a KV cache on this device holds %s, not %s",
                        is_host ? "f32 or bf16" : "bf16 or f16", lf_dtype_name(o->dtype));
     if (o->n_blocks < 1) return lf_fail(err, LF_INVALID, "KV cache of %d blocks: at least 1", o->n_blocks);
+    bool has_states = o->layout && o->layout->states.n_layers > 0;
+    if (has_states ? o->n_slots < 1 : o->n_slots != 0)
+        return lf_fail(err, LF_INVALID, "KV cache of %d slots: %s", o->n_slots,
+                       has_states ? "layers with states need at least 1" : "no layer has a state");
     return LF_OK;
 }
 
@@ -41,9 +45,17 @@ static enum lf_status set_groups(struct lf_kv_cache *cache, const struct lf_kv_c
     v->block_pages = lf_kv_layers_pages(v);
     if (!o->layout) return LF_OK;
     uint64_t page_bytes = lf_kv_page_elems(v) * lf_dtype_bytes(v->dtype);
+    cache->states = o->layout->states;
     v->block_pages = (int)(o->layout->block_bytes / page_bytes);
     LF_ASSERT(o->layout->block_bytes == (uint64_t)v->block_pages * page_bytes);
     return LF_OK;
+}
+
+/* A block, or a part of a slot. */
+static char *block_at(const struct lf_kv_cache *cache, int32_t block)
+{
+    LF_ASSERT(block >= 0 && block < cache->view.n_blocks + cache->slots.n_blocks * cache->states.slot_blocks);
+    return (char *)cache->view.base + (size_t)block * lf_kv_block_bytes(&cache->view);
 }
 
 struct lf_kv_windows lf_kv_cache_windows(const struct lf_kv_cache *cache)
@@ -67,8 +79,16 @@ struct lf_kv_view lf_kv_cache_view(const struct lf_kv_cache *cache, int group)
     return v;
 }
 
+struct lf_state_view lf_kv_cache_state_view(const struct lf_kv_cache *cache, int state_layer)
+{
+    LF_ASSERT(state_layer >= 0 && state_layer < cache->states.n_layers);
+    return (struct lf_state_view){.base = block_at(cache, cache->view.n_blocks),
+                                  .slot_bytes = (uint64_t)cache->states.slot_blocks * lf_kv_block_bytes(&cache->view),
+                                  .offset = (uint64_t)state_layer * cache->states.layer_bytes};
+}
+
 /* What makes two caches' contents interchangeable: the model, and how its keys and values are stored: four numbers, or,
- * where there are several groups, their shapes and where each layer lies. */
+ * where there are several groups or states, their shapes and where each layer lies. */
 static void hash_identity(const struct lf_kv_cache_opts *o, const struct lf_kv_cache *cache,
                           uint8_t out[LF_SHA256_BYTES])
 {
@@ -82,7 +102,12 @@ static void hash_identity(const struct lf_kv_cache_opts *o, const struct lf_kv_c
                            cache->groups[i].head_dim};
         lf_sha256_update(&sha, more, sizeof(more));
     }
-    if (cache->n_groups > 1) {
+    if (cache->states.n_layers > 0) {
+        uint64_t states[3] = {(uint64_t)cache->states.n_layers, cache->states.layer_bytes,
+                              (uint64_t)cache->states.slot_blocks};
+        lf_sha256_update(&sha, states, sizeof(states));
+    }
+    if (cache->n_groups > 1 || cache->states.n_layers > 0) {
         lf_sha256_update(&sha, &o->layout->block_bytes, sizeof(o->layout->block_bytes));
         lf_sha256_update(&sha, o->layout->places, (size_t)o->layout->n_layers * sizeof(*o->layout->places));
     }
@@ -96,6 +121,29 @@ uint64_t lf_kv_host_bytes(int n_blocks, bool prefix_cache)
     return pool_bytes + (prefix_cache ? lf_prefix_cache_host_bytes(n_blocks) : 0);
 }
 
+/* Of the blocks and the slots behind them, whose parts have numbers as blocks have. */
+static enum lf_status count_bytes(size_t *out, const struct lf_kv_cache *cache, const struct lf_kv_cache_opts *o,
+                                  struct lf_err *err)
+{
+    int32_t n;
+    if (__builtin_mul_overflow(o->n_slots, cache->states.slot_blocks, &n) ||
+        __builtin_add_overflow(n, o->n_blocks, &n) ||
+        __builtin_mul_overflow(lf_kv_block_bytes(&cache->view), (size_t)n, out))
+        return lf_fail(err, LF_LIMIT, "a KV cache of %d blocks and %d slots passes the address space", o->n_blocks,
+                       o->n_slots);
+    return LF_OK;
+}
+
+/* A pool, and what finds its content by keys. */
+static enum lf_status make_pool(struct lf_block_pool *pool, struct lf_prefix_cache **prefix, int n,
+                                const struct lf_kv_cache_opts *o, const struct lf_kv_cache *cache, struct lf_err *err)
+{
+    uint8_t identity[LF_SHA256_BYTES];
+    hash_identity(o, cache, identity);
+    LF_TRY(lf_block_pool_init(pool, n, err));
+    return o->prefix_cache ? lf_prefix_cache_create(prefix, pool, identity, sizeof(identity), err) : LF_OK;
+}
+
 enum lf_status lf_kv_cache_open(struct lf_kv_cache *cache, struct lf_device *dev, const struct lf_kv_cache_opts *opts,
                                 struct lf_err *err)
 {
@@ -104,20 +152,15 @@ enum lf_status lf_kv_cache_open(struct lf_kv_cache *cache, struct lf_device *dev
     LF_TRY(check_opts(opts, is_host, err));
     cache->dev = dev;
     cache->view.order = is_host ? LF_KV_LANES : LF_KV_ROWS;
-    size_t bytes;
+    size_t bytes = 0;
     enum lf_status status;
-    uint8_t identity[LF_SHA256_BYTES];
     LF_TRY_GOTO(set_groups(cache, opts, err), fail);
-    if (__builtin_mul_overflow(lf_kv_block_bytes(&cache->view), (size_t)opts->n_blocks, &bytes)) {
-        status = lf_fail(err, LF_LIMIT, "a KV cache of %d blocks passes the address space", opts->n_blocks);
-        goto fail;
-    }
-    hash_identity(opts, cache, identity);
+    LF_TRY_GOTO(count_bytes(&bytes, cache, opts, err), fail);
     LF_TRY_GOTO(lf_buffer_alloc(dev, &cache->buffer, bytes, "KV cache", err), fail);
     cache->view.base = cache->buffer.ptr;
-    LF_TRY_GOTO(lf_block_pool_init(&cache->pool, opts->n_blocks, err), fail);
-    if (opts->prefix_cache)
-        LF_TRY_GOTO(lf_prefix_cache_create(&cache->prefix, &cache->pool, identity, sizeof(identity), err), fail);
+    LF_TRY_GOTO(make_pool(&cache->pool, &cache->prefix, opts->n_blocks, opts, cache, err), fail);
+    if (opts->n_slots > 0)
+        LF_TRY_GOTO(make_pool(&cache->slots, &cache->snapshots, opts->n_slots, opts, cache, err), fail);
     return LF_OK;
 fail:
     lf_kv_cache_close(cache);
@@ -126,6 +169,8 @@ fail:
 
 void lf_kv_cache_close(struct lf_kv_cache *cache)
 {
+    lf_prefix_cache_destroy(cache->snapshots);
+    lf_block_pool_deinit(&cache->slots);
     lf_prefix_cache_destroy(cache->prefix);
     lf_block_pool_deinit(&cache->pool);
     if (cache->buffer.ptr) lf_buffer_free(cache->dev, &cache->buffer);
@@ -135,23 +180,18 @@ void lf_kv_cache_close(struct lf_kv_cache *cache)
 enum lf_status lf_kv_cache_copy_out(const struct lf_kv_cache *cache, int lane, void *dst, int32_t block,
                                     struct lf_err *err)
 {
-    LF_ASSERT(block >= 0 && block < cache->view.n_blocks);
-    const void *src = lf_kv_page(&cache->view, block, 0, LF_KV_K, 0);
-    return lf_copy_out(cache->dev, lane, dst, src, lf_kv_block_bytes(&cache->view), err);
+    return lf_copy_out(cache->dev, lane, dst, block_at(cache, block), lf_kv_block_bytes(&cache->view), err);
 }
 
 enum lf_status lf_kv_cache_copy_in(struct lf_kv_cache *cache, int lane, int32_t block, const void *src,
                                    struct lf_err *err)
 {
-    LF_ASSERT(block >= 0 && block < cache->view.n_blocks);
-    void *dst = lf_kv_page(&cache->view, block, 0, LF_KV_K, 0);
-    return lf_copy_in(cache->dev, lane, dst, src, lf_kv_block_bytes(&cache->view), err);
+    return lf_copy_in(cache->dev, lane, block_at(cache, block), src, lf_kv_block_bytes(&cache->view), err);
 }
 
 void lf_kv_cache_poison(struct lf_kv_cache *cache, int32_t block)
 {
     enum { PIECE_BYTES = 4096 };
-    LF_ASSERT(block >= 0 && block < cache->view.n_blocks);
     uint8_t nan[PIECE_BYTES];
     if (cache->view.dtype == LF_F32) {
         const uint32_t bits = 0x7fc00000u;
@@ -160,7 +200,7 @@ void lf_kv_cache_poison(struct lf_kv_cache *cache, int32_t block)
         const uint16_t bits = 0x7fc0u; /* a NaN of fp16 too */
         for (size_t i = 0; i < PIECE_BYTES; i += sizeof(bits)) memcpy(nan + i, &bits, sizeof(bits));
     }
-    char *dst = lf_kv_page(&cache->view, block, 0, LF_KV_K, 0);
+    char *dst = block_at(cache, block);
     size_t left = lf_kv_block_bytes(&cache->view);
     while (left > 0) {
         size_t n = LF_MIN(left, (size_t)PIECE_BYTES);

@@ -1,8 +1,10 @@
-/* The KV cache: owns the bytes of all blocks, the block pool and the prefix cache. One per model and device.
+/* The KV cache: owns the bytes of all blocks, the block pool and the prefix cache; and, where layers have states, of
+ * the slots behind the blocks, with a pool and a prefix cache of their own. One per model and device.
  * All calls from the engine thread; nothing is allocated after open. */
 #ifndef LF_KV_KV_CACHE_H
 #define LF_KV_KV_CACHE_H
 
+#include "device/delta.h"
 #include "device/device.h"
 #include "kv/block_pool.h"
 #include "kv/kv_layout.h"
@@ -25,7 +27,7 @@ struct lf_kv_cache {
 struct lf_kv_cache_opts {
     enum lf_dtype dtype;
     int n_blocks;
-    int n_slots;                       /* of states; 0 where there are none */
+    int n_slots;                       /* of states, at least 1; 0 where there are none */
     const struct lf_kv_layout *layout; /* borrowed; NULL: one group, of layers that are all alike: */
     int n_layers, n_kv_heads, head_dim;
     bool prefix_cache;
@@ -44,14 +46,16 @@ struct lf_kv_view lf_kv_cache_view(const struct lf_kv_cache *cache, int group);
 struct lf_state_view lf_kv_cache_state_view(const struct lf_kv_cache *cache, int state_layer);
 /* Host memory of the bookkeeping (pool records, prefix cache), for the memory plan. */
 uint64_t lf_kv_host_bytes(int n_blocks, bool prefix_cache);
-/* A whole block, as it lies, to or from memory of the host, beside the device's queue: any thread, on a lane of its own
- * (device.h), that knows that what wrote the block has ended, and that nobody writes it meanwhile (reads, for copy_in).
- * LF_DEVICE: what was written to may hold anything. */
+/* A whole block, or a part of a slot (kv_layout.h says how they are numbered), as it lies, to or from memory of the
+ * host, beside the device's queue: any thread, on a lane of its own (device.h), that knows that what wrote the block
+ * has ended, and that nobody writes it meanwhile (reads, for copy_in). LF_DEVICE: what was written to may hold
+ * anything. */
 LF_MUST_CHECK enum lf_status lf_kv_cache_copy_out(const struct lf_kv_cache *cache, int lane, void *dst, int32_t block,
                                                   struct lf_err *err);
 LF_MUST_CHECK enum lf_status lf_kv_cache_copy_in(struct lf_kv_cache *cache, int lane, int32_t block, const void *src,
                                                  struct lf_err *err);
-/* Fills a block with NaN: what debug builds do to freed blocks, to show that nothing reads them. */
+/* Fills a block, or a part of a slot, with NaN: what debug builds do to freed blocks, to show that nothing reads them.
+ */
 void lf_kv_cache_poison(struct lf_kv_cache *cache, int32_t block);
 
 #endif

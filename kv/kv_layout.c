@@ -7,7 +7,8 @@
 
 enum {
     LONG_BLOCKS = 128 * 1024 / LF_KV_BLOCK_TOKENS, /* of the sequence whose bytes are made few */
-    NEAR_PER_CENT = 1
+    NEAR_PER_CENT = 1,
+    STATE_ALIGN_BYTES = 256
 };
 
 /* Layers that keep the same. */
@@ -41,9 +42,27 @@ static bool is_of(const struct lf_kv_group *g, const struct lf_kv_layer_spec *s)
     return g->window == s->window && g->n_kv_heads == s->n_kv_heads && g->head_dim == s->head_dim;
 }
 
+static bool has_state(const struct lf_kv_layer_spec *s)
+{
+    return s->state_bytes > 0;
+}
+
+static enum lf_status check_state(const struct lf_kv_layer_spec *s, int i, struct lf_err *err)
+{
+    if (s->alias_of != -1)
+        return lf_fail(err, LF_INVALID, "KV cache: layer %d has a state, and reads the keys of layer %d", i,
+                       s->alias_of);
+    if (s->state_bytes % STATE_ALIGN_BYTES != 0 || s->state_bytes > LF_STATE_LAYER_BYTES)
+        return lf_fail(err, LF_INVALID,
+                       "KV cache: layer %d has a state of %llu bytes, expected a multiple of %d, %d at most", i,
+                       (unsigned long long)s->state_bytes, (int)STATE_ALIGN_BYTES, (int)LF_STATE_LAYER_BYTES);
+    return LF_OK;
+}
+
 static enum lf_status check_spec(const struct lf_kv_layer_spec *specs, int i, struct lf_err *err)
 {
     const struct lf_kv_layer_spec *s = &specs[i];
+    if (has_state(s)) return check_state(s, i, err);
     if (s->window < 0) return lf_fail(err, LF_INVALID, "KV cache: layer %d has a window of %d tokens", i, s->window);
     if (s->n_kv_heads < 1 || s->n_kv_heads > LF_HEADS_N)
         return lf_fail(err, LF_INVALID, "KV cache: layer %d has %d KV heads, expected 1 to %d", i, s->n_kv_heads,
@@ -56,6 +75,9 @@ static enum lf_status check_spec(const struct lf_kv_layer_spec *specs, int i, st
         return lf_fail(err, LF_INVALID, "KV cache: layer %d reads the keys of layer %d, which is no earlier one", i,
                        s->alias_of);
     const struct lf_kv_layer_spec *of = &specs[s->alias_of];
+    if (has_state(of))
+        return lf_fail(err, LF_INVALID, "KV cache: layer %d reads the keys of layer %d, which has a state and no keys",
+                       i, s->alias_of);
     if (s->window != of->window || s->n_kv_heads != of->n_kv_heads || s->head_dim != of->head_dim)
         return lf_fail(err, LF_INVALID,
                        "KV cache: layer %d reads the keys of layer %d, but they differ in shape or "
@@ -71,7 +93,7 @@ static enum lf_status find_classes(struct cut *cut, const struct lf_kv_layer_spe
     for (int i = 0; i < n_layers; i++) {
         const struct lf_kv_layer_spec *s = &specs[i];
         int c = 0;
-        if (s->alias_of >= 0 || (s->window > 0) != windowed) continue;
+        if (has_state(s) || s->alias_of >= 0 || (s->window > 0) != windowed) continue;
         while (c < cut->n_classes && !is_of(&cut->classes[c].of, s)) c++;
         if (c == LF_KV_GROUPS_N)
             return lf_fail(err, LF_UNSUPPORTED,
@@ -180,14 +202,19 @@ static void fill_groups(struct lf_kv_layout *out, const struct cut *cut)
     }
 }
 
-/* Layers go into their class's groups in order, until each is full. */
+/* Layers go into their class's groups in order, until each is full; states are numbered as they come. */
 static void fill_places(struct lf_kv_layout *out, const struct cut *cut, const struct lf_kv_layer_spec *specs)
 {
     struct lf_kv_place next[LF_KV_GROUPS_N];
+    int16_t n_states = 0;
     for (int c = 0; c < cut->n_classes; c++)
         next[c] = (struct lf_kv_place){.group = (int16_t)cut->classes[c].first_group};
     for (int i = 0; i < out->n_layers; i++) {
         int c = 0;
+        if (has_state(&specs[i])) {
+            out->places[i] = (struct lf_kv_place){.group = -1, .layer = n_states++};
+            continue;
+        }
         if (specs[i].alias_of >= 0) {
             out->places[i] = out->places[specs[i].alias_of];
             continue;
@@ -197,6 +224,29 @@ static void fill_places(struct lf_kv_layout *out, const struct cut *cut, const s
         if (++next[c].layer < out->groups[next[c].group].n_layers) continue;
         next[c] = (struct lf_kv_place){.group = (int16_t)(next[c].group + 1)};
     }
+}
+
+int lf_kv_states_slot_blocks(const struct lf_kv_states *states, uint64_t block_bytes)
+{
+    uint64_t bytes = (uint64_t)states->n_layers * states->layer_bytes;
+    return (int)((bytes + block_bytes - 1) / block_bytes); /* bounded: LF_LAYERS_N states of LF_STATE_LAYER_BYTES */
+}
+
+/* All are alike. */
+static enum lf_status find_states(struct lf_kv_states *out, const struct lf_kv_layer_spec *specs, int n_layers,
+                                  struct lf_err *err)
+{
+    for (int i = 0; i < n_layers; i++) {
+        if (!has_state(&specs[i])) continue;
+        if (out->n_layers > 0 && specs[i].state_bytes != out->layer_bytes)
+            return lf_fail(err, LF_UNSUPPORTED, "layers with states of different sizes are not implemented");
+        out->layer_bytes = specs[i].state_bytes;
+        out->n_layers++;
+    }
+    if (out->n_layers == n_layers)
+        return lf_fail(err, LF_UNSUPPORTED,
+                       "models that have states alone, and no layer of attention, are not implemented");
+    return LF_OK;
 }
 
 enum lf_status lf_kv_layout_make(struct lf_kv_layout *out, const struct lf_kv_layer_spec *specs, int n_layers,
@@ -209,15 +259,17 @@ enum lf_status lf_kv_layout_make(struct lf_kv_layout *out, const struct lf_kv_la
     for (int i = 0; i < n_layers; i++) LF_TRY(check_spec(specs, i, err));
     LF_TRY(find_classes(&cut, specs, n_layers, false, err));
     LF_TRY(find_classes(&cut, specs, n_layers, true, err));
+    LF_TRY(find_states(&layout.states, specs, n_layers, err));
     LF_TRY(find_page(&cut, dtype, err));
     double least = search(&best, &cut, dtype, 0);
-    LF_ASSERT(least >
-              0); /* a block of all layers of the largest class has room for every class in a group of its own */
+    /* A block of all layers of the largest class has room for every class in a group of its own. */
+    LF_ASSERT(least > 0);
     search(&best, &cut, dtype, least);
     layout.places = calloc((size_t)n_layers, sizeof(*layout.places));
     if (!layout.places) return lf_fail(err, LF_NO_MEMORY, "no memory for the places of %d layers", n_layers);
     fill_groups(&layout, &best);
     fill_places(&layout, &best, specs);
+    layout.states.slot_blocks = lf_kv_states_slot_blocks(&layout.states, layout.block_bytes);
     *out = layout;
     return LF_OK;
 }
@@ -231,7 +283,8 @@ void lf_kv_layout_deinit(struct lf_kv_layout *layout)
 bool lf_kv_layout_same(const struct lf_kv_layout *a, const struct lf_kv_layout *b)
 {
     return a->n_groups == b->n_groups && a->n_layers == b->n_layers && a->block_bytes == b->block_bytes &&
-           memcmp(a->groups, b->groups, sizeof(a->groups)) == 0 &&
+           memcmp(a->groups, b->groups, sizeof(a->groups)) == 0 && a->states.n_layers == b->states.n_layers &&
+           a->states.layer_bytes == b->states.layer_bytes && a->states.slot_blocks == b->states.slot_blocks &&
            memcmp(a->places, b->places, (size_t)a->n_layers * sizeof(*a->places)) == 0;
 }
 
@@ -239,6 +292,12 @@ uint64_t lf_kv_layout_waste(const struct lf_kv_layout *layout, int group, enum l
 {
     const struct lf_kv_group *g = &layout->groups[group];
     return layout->block_bytes - (uint64_t)g->n_layers * layer_bytes(g, dtype);
+}
+
+uint64_t lf_kv_states_waste(const struct lf_kv_layout *layout)
+{
+    const struct lf_kv_states *s = &layout->states;
+    return (uint64_t)s->slot_blocks * layout->block_bytes - (uint64_t)s->n_layers * s->layer_bytes;
 }
 
 struct lf_kv_windows lf_kv_layout_windows(const struct lf_kv_layout *layout)

@@ -12,7 +12,14 @@
  * Layers with the same window, heads and head_dim are a class. A class is cut into groups so that all groups are about
  * equally large; what a group does not use of its blocks is waste. The cut is the one with which a long sequence takes
  * the fewest bytes; of those within 1% the one of fewest groups. A model whose layers are all alike has one group and
- * no waste. Pure: nothing here knows a device. */
+ * no waste.
+ *
+ * A layer that is no attention may have a state instead, of a fixed size whatever the sequence's length. What all such
+ * layers keep of one sequence is a slot:
+ *
+ *     block 0 │ block 1 │ … │ block n-1 │ slot 0: state of layer 0, of layer 1, …, not used │ slot 1 │ …
+ *
+ * Pure: nothing here knows a device. */
 #ifndef LF_KV_KV_LAYOUT_H
 #define LF_KV_KV_LAYOUT_H
 
@@ -29,8 +36,9 @@ enum { LF_KV_GROUPS_N = LF_KV_WINDOWS_N };
 struct lf_kv_layer_spec {
     int window; /* the last so many tokens; 0: all */
     int n_kv_heads, head_dim;
-    uint64_t state_bytes; /* > 0: a state, and nothing else; heads and head_dim do not count */
     int alias_of; /* the earlier layer whose keys and values it reads, of the same window and shape; -1: its own */
+    uint64_t state_bytes; /* > 0: a state, and nothing else; window, heads and head_dim do not count. As large in all
+                             layers that have one, and a multiple of 256 */
 };
 
 struct lf_kv_group {
@@ -63,13 +71,17 @@ struct lf_kv_layout {
 };
 
 /* specs: [n_layers]. LF_INVALID for what no layer can be, LF_UNSUPPORTED where there are more classes than groups,
- * LF_NO_MEMORY. */
+ * states of different sizes or nothing but states, LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_kv_layout_make(struct lf_kv_layout *out, const struct lf_kv_layer_spec *specs,
                                                int n_layers, enum lf_dtype dtype, struct lf_err *err);
 void lf_kv_layout_deinit(struct lf_kv_layout *layout); /* accepts a zeroed one */
 /* Whether blocks of the two hold the same in the same places. */
 bool lf_kv_layout_same(const struct lf_kv_layout *a, const struct lf_kv_layout *b);
 
+/* Blocks that a slot is long, of blocks of another size than the layout's too (slot_blocks is of its own). */
+int lf_kv_states_slot_blocks(const struct lf_kv_states *states, uint64_t block_bytes);
+/* Bytes of a slot that no layer uses. */
+uint64_t lf_kv_states_waste(const struct lf_kv_layout *layout);
 /* Bytes of a block that its group does not use. */
 uint64_t lf_kv_layout_waste(const struct lf_kv_layout *layout, int group, enum lf_dtype dtype);
 /* How many blocks sequences take: what the scheduler knows of groups. */

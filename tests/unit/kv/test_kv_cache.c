@@ -123,6 +123,110 @@ static void each_group_has_a_view_of_the_same_blocks(void **state)
     lf_device_close(dev);
 }
 
+/* A layer of attention and two with states of 40,448 bytes: blocks of 49,152, slots of two. */
+static struct lf_kv_layout with_states(void)
+{
+    const struct lf_kv_layer_spec specs[3] = {{.state_bytes = 40448, .alias_of = -1},
+                                              {.n_kv_heads = 2, .head_dim = 96, .alias_of = -1},
+                                              {.state_bytes = 40448, .alias_of = -1}};
+    struct lf_kv_layout layout;
+    assert_int_equal(lf_kv_layout_make(&layout, specs, 3, LF_BF16, NULL), LF_OK);
+    assert_int_equal(layout.block_bytes, 49152);
+    assert_int_equal(layout.states.slot_blocks, 2);
+    return layout;
+}
+
+static void slots_lie_behind_the_blocks_and_are_a_pool_of_their_own(void **state)
+{
+    (void)state;
+    struct lf_device *dev = open_device();
+    struct lf_kv_layout layout = with_states();
+    struct lf_kv_cache_opts o = {
+        .dtype = LF_BF16, .n_blocks = 5, .n_slots = 3, .layout = &layout, .prefix_cache = true};
+    struct lf_kv_cache cache;
+    int32_t slot, block;
+    uint64_t before = lf_device_allocated_bytes(dev);
+    assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_OK);
+    assert_int_equal(cache.buffer.bytes, (5 + 3 * 2) * layout.block_bytes);
+    assert_int_equal(lf_block_pool_n_available(&cache.pool), 5);
+    assert_int_equal(lf_block_pool_n_available(&cache.slots), 3);
+    assert_true(cache.snapshots && cache.snapshots != cache.prefix);
+    assert_true(lf_block_pool_take(&cache.slots, &slot) && lf_block_pool_take(&cache.pool, &block));
+    assert_int_equal(lf_block_pool_n_available(&cache.slots), 2);
+    assert_int_equal(lf_block_pool_n_available(&cache.pool), 4);
+    struct lf_prefix_key roots[2];
+    lf_prefix_cache_root(cache.prefix, "salt", 4, &roots[0]);
+    lf_prefix_cache_root(cache.snapshots, "salt", 4, &roots[1]);
+    assert_memory_equal(&roots[0], &roots[1], sizeof(roots[0])); /* one chain of keys finds both */
+    for (int i = 0; i < 2; i++) {
+        struct lf_state_view v = lf_kv_cache_state_view(&cache, i);
+        assert_ptr_equal(v.base, (char *)cache.buffer.ptr + 5 * layout.block_bytes);
+        assert_int_equal(v.slot_bytes, 2 * layout.block_bytes);
+        assert_int_equal(v.offset, i * 40448);
+        assert_int_equal(((uintptr_t)v.base + v.slot_bytes + v.offset) % 256, 0);
+    }
+    lf_kv_cache_close(&cache);
+    o.prefix_cache = false;
+    assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_OK);
+    assert_true(!cache.snapshots && cache.slots.n_blocks == 3);
+    lf_kv_cache_close(&cache);
+    assert_int_equal(lf_device_allocated_bytes(dev), before);
+    lf_kv_layout_deinit(&layout);
+    lf_device_close(dev);
+}
+
+/* A slot moves as the blocks that it is long, and can be poisoned; nothing else changes. */
+static void a_slot_goes_out_and_comes_back_as_blocks(void **state)
+{
+    (void)state;
+    struct lf_device *dev = open_device();
+    struct lf_kv_layout layout = with_states();
+    struct lf_kv_cache_opts o = {.dtype = LF_BF16, .n_blocks = 5, .n_slots = 3, .layout = &layout};
+    struct lf_kv_cache cache;
+    static uint8_t out[2][49152], zeros[49152];
+    assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_OK);
+    struct lf_state_view v = lf_kv_cache_state_view(&cache, 1);
+    char *slots[3];
+    for (int i = 0; i < 3; i++) slots[i] = (char *)v.base + (size_t)i * v.slot_bytes;
+    for (size_t i = 0; i < v.slot_bytes; i++) slots[1][i] = (char)(i * 7 % 251);
+    for (int i = 0; i < 2; i++) assert_int_equal(lf_kv_cache_copy_out(&cache, 0, out[i], 5 + 1 * 2 + i, NULL), LF_OK);
+    assert_memory_equal(out, slots[1], sizeof(out));
+    for (int i = 0; i < 2; i++) assert_int_equal(lf_kv_cache_copy_in(&cache, 1, 5 + 2 * 2 + i, out[i], NULL), LF_OK);
+    assert_memory_equal(slots[2], slots[1], sizeof(out));
+    for (int i = 0; i < 2; i++) lf_kv_cache_poison(&cache, 5 + 1 * 2 + i);
+    for (size_t i = 0; i < v.slot_bytes; i += 4) {
+        float x;
+        memcpy(&x, slots[1] + i, 4);
+        assert_true(isnan(x));
+    }
+    assert_memory_equal(slots[2], out, sizeof(out));
+    for (int i = 0; i < 7; i++) /* blocks, and the first slot */
+        assert_memory_equal((char *)cache.buffer.ptr + (size_t)i * sizeof(zeros), zeros, sizeof(zeros));
+    lf_kv_cache_close(&cache);
+    lf_kv_layout_deinit(&layout);
+    lf_device_close(dev);
+}
+
+static void slots_must_fit_the_layout(void **state)
+{
+    (void)state;
+    struct lf_device *dev = open_device();
+    struct lf_kv_layout layout = with_states();
+    struct lf_kv_cache_opts o = {.dtype = LF_BF16, .n_blocks = 5, .layout = &layout};
+    struct lf_kv_cache cache;
+    struct lf_err err;
+    assert_int_equal(lf_kv_cache_open(&cache, dev, &o, &err), LF_INVALID);
+    assert_non_null(strstr(err.message, "layers with states need at least 1"));
+    o.n_slots = INT32_MAX / 2;
+    assert_int_equal(lf_kv_cache_open(&cache, dev, &o, &err), LF_LIMIT);
+    o = good;
+    o.n_slots = 1;
+    assert_int_equal(lf_kv_cache_open(&cache, dev, &o, &err), LF_INVALID);
+    assert_non_null(strstr(err.message, "no layer has a state"));
+    lf_kv_layout_deinit(&layout);
+    lf_device_close(dev);
+}
+
 static void bad_options_are_refused_and_leave_nothing(void **state)
 {
     (void)state;
@@ -199,18 +303,19 @@ static void caches_of_different_types_share_no_keys(void **state)
 {
     (void)state;
     struct lf_device *dev = open_device();
-    struct lf_prefix_key keys[5];
-    struct lf_kv_layout groups = two_groups(), one;
+    struct lf_prefix_key keys[6];
+    struct lf_kv_layout groups = two_groups(), states = with_states(), one;
     const struct lf_kv_layer_spec spec = {.n_kv_heads = 2, .head_dim = 6, .alias_of = -1},
                                   alike[3] = {spec, spec, spec};
     assert_int_equal(lf_kv_layout_make(&one, alike, 3, LF_BF16, NULL), LF_OK);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         struct lf_kv_cache_opts o = good;
         struct lf_kv_cache cache;
         if (i == 1) o.dtype = LF_F32;
         if (i == 2) o.identity = "x", o.identity_bytes = 1;
         if (i == 3) o.layout = &groups;
         if (i == 4) o.layout = &one;
+        if (i == 5) o.layout = &states, o.n_slots = 1;
         assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_OK);
         lf_prefix_cache_root(cache.prefix, NULL, 0, &keys[i]);
         lf_kv_cache_close(&cache);
@@ -219,7 +324,21 @@ static void caches_of_different_types_share_no_keys(void **state)
     assert_memory_not_equal(&keys[0], &keys[2], sizeof(keys[0]));
     assert_memory_not_equal(&keys[0], &keys[3], sizeof(keys[0]));
     assert_memory_equal(&keys[0], &keys[4], sizeof(keys[0])); /* one group: as it always was */
+    assert_memory_not_equal(&keys[0], &keys[5], sizeof(keys[0]));
+    /* What states are laid out like counts, how many slots there are does not. */
+    for (int i = 0; i < 3; i++) {
+        struct lf_kv_cache_opts o = {
+            .dtype = LF_BF16, .n_blocks = 5, .n_slots = 1 + i, .layout = &states, .prefix_cache = true};
+        struct lf_kv_cache cache;
+        if (i == 2) states.states.layer_bytes -= 256;
+        assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_OK);
+        lf_prefix_cache_root(cache.prefix, NULL, 0, &keys[i]);
+        lf_kv_cache_close(&cache);
+    }
+    assert_memory_equal(&keys[0], &keys[1], sizeof(keys[0]));
+    assert_memory_not_equal(&keys[0], &keys[2], sizeof(keys[0]));
     lf_kv_layout_deinit(&groups);
+    lf_kv_layout_deinit(&states);
     lf_kv_layout_deinit(&one);
     lf_device_close(dev);
 }
@@ -244,17 +363,23 @@ static void open_fails_cleanly_at_every_allocation(void **state)
     struct lf_device *dev = open_device();
     uint64_t before = lf_device_allocated_bytes(dev);
     struct lf_kv_cache cache;
-    int n = 0;
-    for (enum lf_status status = LF_NO_MEMORY; status != LF_OK; n++) {
-        fails_in = n + 1;
-        status = lf_kv_cache_open(&cache, dev, &good, NULL);
-        fails_in = 0;
-        if (status == LF_OK) break;
-        assert_int_equal(status, LF_NO_MEMORY);
-        assert_int_equal(lf_device_allocated_bytes(dev), before);
+    struct lf_kv_layout layout = with_states();
+    const struct lf_kv_cache_opts slots = {
+        .dtype = LF_BF16, .n_blocks = 5, .n_slots = 3, .layout = &layout, .prefix_cache = true};
+    for (int i = 0; i < 2; i++) {
+        int n = 0;
+        for (enum lf_status status = LF_NO_MEMORY; status != LF_OK; n++) {
+            fails_in = n + 1;
+            status = lf_kv_cache_open(&cache, dev, i ? &slots : &good, NULL);
+            fails_in = 0;
+            if (status == LF_OK) break;
+            assert_int_equal(status, LF_NO_MEMORY);
+            assert_int_equal(lf_device_allocated_bytes(dev), before);
+        }
+        assert_true(n >= 4 * (i + 1));
+        lf_kv_cache_close(&cache);
     }
-    assert_true(n >= 4);
-    lf_kv_cache_close(&cache);
+    lf_kv_layout_deinit(&layout);
     lf_device_close(dev);
 }
 
@@ -303,6 +428,9 @@ int main(void)
         cmocka_unit_test(pages_lie_in_lanes_on_a_cpu_and_in_rows_on_a_gpu),
         cmocka_unit_test(bad_options_are_refused_and_leave_nothing),
         cmocka_unit_test(a_block_goes_out_and_comes_back),
+        cmocka_unit_test(slots_lie_behind_the_blocks_and_are_a_pool_of_their_own),
+        cmocka_unit_test(a_slot_goes_out_and_comes_back_as_blocks),
+        cmocka_unit_test(slots_must_fit_the_layout),
         cmocka_unit_test(poison_fills_its_block_and_no_other),
         cmocka_unit_test(a_cache_past_the_address_space_is_refused),
         cmocka_unit_test(open_fails_cleanly_at_every_allocation),

@@ -28,7 +28,7 @@ static struct lf_kv_layout make(int n, int first, int period, int window, int n_
 static void check(const struct lf_kv_layout *l, enum lf_dtype dtype)
 {
     static bool taken[LF_KV_GROUPS_N][LF_LAYERS_N];
-    int n_layers = 0, n_own = 0;
+    int n_layers = 0, n_own = 0, n_states = 0;
     memset(taken, 0, sizeof(taken));
     assert_in_range(l->n_groups, 1, LF_KV_GROUPS_N);
     for (int g = 0; g < l->n_groups; g++) {
@@ -44,6 +44,11 @@ static void check(const struct lf_kv_layout *l, enum lf_dtype dtype)
     }
     for (int i = 0; i < l->n_layers; i++) {
         struct lf_kv_place at = l->places[i];
+        if (specs[i].state_bytes > 0) {
+            assert_int_equal(at.group, -1);
+            assert_int_equal(at.layer, n_states++);
+            continue;
+        }
         const struct lf_kv_group *group = &l->groups[at.group];
         assert_in_range(at.group, 0, l->n_groups - 1);
         assert_in_range(at.layer, 0, group->n_layers - 1);
@@ -59,6 +64,11 @@ static void check(const struct lf_kv_layout *l, enum lf_dtype dtype)
         n_own++;
     }
     assert_int_equal(n_layers, n_own);
+    assert_int_equal(l->states.n_layers, n_states);
+    assert_int_equal(l->states.slot_blocks == 0, n_states == 0);
+    assert_int_equal(lf_kv_states_waste(l),
+                     (uint64_t)l->states.slot_blocks * l->block_bytes - (uint64_t)n_states * l->states.layer_bytes);
+    assert_true(lf_kv_states_waste(l) < l->block_bytes);
 }
 
 static void layers_that_are_all_alike_are_one_group_of_exactly_their_bytes(void **state)
@@ -177,6 +187,63 @@ static void aliases_take_no_room_and_lie_where_their_source_does(void **state)
     lf_kv_layout_deinit(&plain);
 }
 
+/* Of n layers every fourth is attention, the others have a state: as Qwen3-Next. */
+static void with_states(int n, uint64_t state_bytes, int n_kv_heads, int head_dim)
+{
+    for (int i = 0; i < n; i++) {
+        specs[i] = (struct lf_kv_layer_spec){.state_bytes = state_bytes, .alias_of = -1};
+        if (i % 4 == 3)
+            specs[i] = (struct lf_kv_layer_spec){.n_kv_heads = n_kv_heads, .head_dim = head_dim, .alias_of = -1};
+    }
+}
+
+static void layers_with_states_are_in_no_group_and_make_slots_of_whole_blocks(void **state)
+{
+    (void)state;
+    struct lf_kv_layout l, attention = make(12, 0, 1, 0, 2, 256), other;
+    const uint64_t bytes = 32 * 128 * 128 * 4 + 3 * 8192 * 2; /* Qwen3-Next 80B: 36 such layers */
+    with_states(48, bytes, 2, 256);
+    assert_int_equal(lf_kv_layout_make(&l, specs, 48, LF_BF16, NULL), LF_OK);
+    check(&l, LF_BF16);
+    assert_int_equal(l.n_groups, 1);
+    assert_int_equal(l.block_bytes, attention.block_bytes); /* states make blocks no larger */
+    assert_memory_equal(l.groups, attention.groups, sizeof(l.groups));
+    assert_int_equal(l.states.n_layers, 36);
+    assert_int_equal(l.states.layer_bytes, bytes);
+    assert_int_equal(l.states.slot_blocks, 50); /* 77,266,944 bytes in blocks of 1.5 MiB */
+    assert_int_equal(lf_kv_states_slot_blocks(&l.states, 2 * l.block_bytes), 25);
+    assert_int_equal(lf_kv_states_slot_blocks(&attention.states, 4096), 0);
+    with_states(48, bytes + 256, 2, 256);
+    assert_int_equal(lf_kv_layout_make(&other, specs, 48, LF_BF16, NULL), LF_OK);
+    assert_true(lf_kv_layout_same(&l, &l) && !lf_kv_layout_same(&l, &other));
+    lf_kv_layout_deinit(&other);
+    lf_kv_layout_deinit(&attention);
+    lf_kv_layout_deinit(&l);
+}
+
+static void states_and_windows_and_aliases_stand_side_by_side(void **state)
+{
+    (void)state;
+    struct lf_kv_layout l, none;
+    with_states(48, 4096, 2, 64);
+    for (int i = 7; i < 48; i += 8) specs[i].window = 128;
+    specs[47].alias_of = 39;
+    specs[40].window = -1; /* does not count where there is a state */
+    assert_int_equal(lf_kv_layout_make(&l, specs, 48, LF_BF16, NULL), LF_OK);
+    check(&l, LF_BF16);
+    assert_int_equal(l.n_groups, 2);
+    assert_int_equal(l.states.n_layers, 36);
+    int n = 0;
+    for (int i = 0; i < 48; i++) /* the same model without its states */
+        if (specs[i].state_bytes == 0) specs[n++] = specs[i];
+    specs[n - 1].alias_of = n - 3;
+    assert_int_equal(lf_kv_layout_make(&none, specs, n, LF_BF16, NULL), LF_OK);
+    assert_int_equal(l.block_bytes, none.block_bytes);
+    assert_memory_equal(l.groups, none.groups, sizeof(l.groups));
+    lf_kv_layout_deinit(&none);
+    lf_kv_layout_deinit(&l);
+}
+
 static void the_scheduler_is_told_the_window_of_each_group(void **state)
 {
     (void)state;
@@ -219,11 +286,28 @@ static void hostile_layers_are_refused(void **state)
         {{.n_kv_heads = 2, .head_dim = 64, .alias_of = -2}, "no earlier one"},
         {{.n_kv_heads = 1, .head_dim = 64, .alias_of = 1}, "differ"},
         {{.window = 9, .n_kv_heads = 2, .head_dim = 64, .alias_of = 1}, "differ"},
+        {{.state_bytes = 255, .alias_of = -1}, "layer 2 has a state of 255 bytes"},
+        {{.state_bytes = LF_STATE_LAYER_BYTES + 256, .alias_of = -1}, "a multiple of 256"},
+        {{.state_bytes = UINT64_MAX - 255, .alias_of = -1}, "state"},
+        {{.state_bytes = 256, .alias_of = 1}, "layer 2 has a state, and reads the keys of layer 1"},
     };
     for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
         specs[2] = rows[i].spec;
         refuses(4, LF_INVALID, rows[i].word);
     }
+    specs[2] = (struct lf_kv_layer_spec){.state_bytes = LF_STATE_LAYER_BYTES, .alias_of = -1};
+    specs[3].alias_of = 2;
+    refuses(4, LF_INVALID, "layer 3 reads the keys of layer 2, which has a state");
+    specs[3] = specs[2];
+    struct lf_kv_layout largest;
+    assert_int_equal(lf_kv_layout_make(&largest, specs, 4, LF_BF16, NULL), LF_OK);
+    check(&largest, LF_BF16);
+    lf_kv_layout_deinit(&largest);
+    specs[3].state_bytes = 256;
+    refuses(4, LF_UNSUPPORTED, "different sizes");
+    specs[0] = specs[1] = specs[2];
+    specs[3] = specs[2];
+    refuses(4, LF_UNSUPPORTED, "states alone");
     specs[2] = good;
     refuses(0, LF_INVALID, "0 layers");
     refuses(LF_LAYERS_N + 1, LF_INVALID, "layers");
@@ -306,6 +390,8 @@ int main(void)
         cmocka_unit_test(qwen2_with_windows_from_a_layer_on_is_cut_without_waste),
         cmocka_unit_test(layers_of_different_shapes_share_blocks_that_hold_pages_of_both),
         cmocka_unit_test(aliases_take_no_room_and_lie_where_their_source_does),
+        cmocka_unit_test(layers_with_states_are_in_no_group_and_make_slots_of_whole_blocks),
+        cmocka_unit_test(states_and_windows_and_aliases_stand_side_by_side),
         cmocka_unit_test(the_scheduler_is_told_the_window_of_each_group),
         cmocka_unit_test(hostile_layers_are_refused),
         cmocka_unit_test(sixteen_kinds_are_sixteen_groups_and_more_are_refused),
