@@ -90,6 +90,32 @@ struct lf_state_chunk {
     int32_t seq, first_token, n_tokens; /* first_token: among the step's */
 };
 
+/* Most that a step of up to so many tokens of up to so many sequences has: of long sequences, and of their chunks. */
+static inline int lf_state_most_long(int n_tokens, int n_seqs)
+{
+    int most = n_tokens / (LF_DELTA_SHORT_TOKENS + 1);
+    return n_seqs < most ? n_seqs : most;
+}
+/* n tokens touch (n + 126) / 64 chunks at most: one alone, then as many as there are, then one alone. */
+static inline int lf_state_most_chunks(int n_tokens, int n_seqs)
+{
+    int64_t n = (int64_t)n_tokens + 2 * (LF_DELTA_CHUNK - 1) * (int64_t)lf_state_most_long(n_tokens, n_seqs);
+    return (int)(n / LF_DELTA_CHUNK);
+}
+
+/* Where lf_state_step_make puts its lists: the host's memory, the caller's. */
+struct lf_state_arrays {
+    struct lf_state_chunk *chunks; /* [lf_state_most_chunks] */
+    int32_t *long_seqs;            /* [lf_state_most_long] */
+    int32_t *first_chunks;         /* [lf_state_most_long + 1] */
+};
+
+/* The step of these sequences and marks: cuts what is longer than LF_DELTA_SHORT_TOKENS into chunks at multiples of
+ * LF_DELTA_CHUNK in the sequence. out borrows seqs, marks and the arrays; for a GPU the caller uploads all five lists
+ * and puts their addresses there into *out. Needs neither a device nor memory. */
+void lf_state_step_make(struct lf_state_step *out, const struct lf_state_arrays *arrays,
+                        const struct lf_state_seq *seqs, int n_seqs, const struct lf_state_mark *marks);
+
 struct lf_conv_params {
     void *y;        /* [T, channels], act_dtype; not x */
     const void *x;  /* [T, channels], act_dtype, row stride x_stride */
