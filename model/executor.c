@@ -36,6 +36,11 @@ static int make_tail_seqs(const struct lf_executor *x, const struct lf_batch *ba
     return n;
 }
 
+static bool has_states(const struct lf_executor *x)
+{
+    return x->kinds.layout.states.n_layers > 0;
+}
+
 /* The cache is laid out as the model thinks. */
 static void use_cache(struct lf_executor *x, const struct lf_kv_cache *kv)
 {
@@ -48,6 +53,32 @@ static void use_cache(struct lf_executor *x, const struct lf_kv_cache *kv)
         LF_ASSERT(x->views[i].n_kv_heads == layout->groups[i].n_kv_heads);
         LF_ASSERT(x->views[i].head_dim == layout->groups[i].head_dim);
     }
+    LF_ASSERT(kv->states.n_layers == layout->states.n_layers && kv->states.layer_bytes == layout->states.layer_bytes);
+    x->n_state_slots = kv->slots.n_blocks;
+    for (int i = 0; i < kv->states.n_layers; i++) x->state_views[i] = lf_kv_cache_state_view(kv, i);
+}
+
+/* Whose state is where, and which marks are whose; what lf_state_step_make asserts is not asserted here. */
+static void check_states(const struct lf_executor *x, const struct lf_batch *b)
+{
+    int n_marks = 0;
+    LF_ASSERT((b->states != NULL) == has_states(x));
+    if (!has_states(x)) return;
+    LF_ASSERT(b->n_marks >= 0 && b->n_marks <= lf_batch_n_marks(x->limits.max_seqs));
+    for (int i = 0; i < b->n_seqs; i++) {
+        const struct lf_kv_seq *seq = &b->seqs[i];
+        const struct lf_state_seq *s = &b->states[i];
+        LF_ASSERT(s->first_token == seq->first_token && s->n_tokens == seq->n_tokens);
+        LF_ASSERT(s->position == seq->kv_len - seq->n_tokens && (s->position == 0) == (s->in == -1));
+        LF_ASSERT(s->in < x->n_state_slots && s->out >= 0 && s->out < x->n_state_slots);
+        LF_ASSERT(s->n_marks == 0 || s->first_mark == n_marks);
+        for (int m = 0; m < s->n_marks; m++) {
+            const struct lf_state_mark *mark = &b->marks[n_marks++];
+            LF_ASSERT(n_marks <= b->n_marks && mark->slot >= 0 && mark->slot < x->n_state_slots);
+            LF_ASSERT(mark->slot != s->out);
+        }
+    }
+    LF_ASSERT(n_marks == b->n_marks);
 }
 
 static void check_batch(const struct lf_executor *x, const struct lf_batch *b, int n_before)
@@ -68,6 +99,7 @@ static void check_batch(const struct lf_executor *x, const struct lf_batch *b, i
         LF_ASSERT(b->logits_idx[i] >= 0 && b->logits_idx[i] < b->n_tokens);
         LF_ASSERT(i == 0 || b->logits_idx[i] > b->logits_idx[i - 1]);
     }
+    check_states(x, b);
 }
 
 /* Makes attention's schedules for all layers and uploads the step's input; returns which tokens the step's program is
@@ -103,15 +135,56 @@ static struct lf_step step_init(const struct lf_executor *x, enum lf_wanted want
                             .fused_norm_tokens = x->fused_norm_tokens,
                             .sampled = x->sampled,
                             .kv = x->views,
+                            .states = x->state_views,
                             .n_tokens = n_tokens,
                             .n_out = n_out};
 }
 
+/* A list of the host's goes to its place in the workspace, and *list there. */
+#define UPLOAD_LIST(x, list, offset, n)                                                                                \
+    do {                                                                                                               \
+        if ((n) > 0) lf_upload((x)->dev, (x)->base + (offset), list, (size_t)(n) * sizeof(*(list)));                   \
+        (list) = (const void *)((x)->base + (offset));                                                                 \
+    } while (0)
+
+/* The lists of a GPU's step are uploaded; all places of sequences are, for a graph may look at more than the batch has.
+ */
+static void upload_states(const struct lf_executor *x, struct lf_state_step *s, int n_marks)
+{
+    const struct lf_workspace_states *ws = &x->ws.states;
+    int n_seqs = x->limits.max_seqs;
+    for (int i = 0; i < n_seqs; i++) x->state_seqs[i] = i < s->n_seqs ? s->seqs[i] : (struct lf_state_seq){.in = -1};
+    s->seqs = x->state_seqs;
+    UPLOAD_LIST(x, s->seqs, ws->seqs, n_seqs);
+    UPLOAD_LIST(x, s->marks, ws->marks, n_marks);
+    UPLOAD_LIST(x, s->chunks, ws->chunks, s->n_chunks);
+    UPLOAD_LIST(x, s->long_seqs, ws->long_seqs, s->n_long);
+    UPLOAD_LIST(x, s->first_chunks, ws->first_chunks, s->n_long > 0 ? s->n_long + 1 : 0);
+}
+
+/* What the batch does with states, where the device sees it. */
+static void prepare_states(const struct lf_executor *x, const struct lf_batch *b, struct lf_state_step *out)
+{
+    if (!has_states(x)) return;
+    lf_state_step_make(out, &x->state_arrays, b->states, b->n_seqs, b->marks);
+    if (!lf_device_info(x->dev)->is_host) upload_states(x, out, b->n_marks);
+}
+
+/* Everything of a batch that a launch needs. */
+static struct lf_step make_step(const struct lf_executor *x, const struct lf_batch *batch, enum lf_wanted *wanted)
+{
+    *wanted = prepare_step(x, batch);
+    struct lf_step step = step_init(x, *wanted, batch->n_tokens, batch->n_out);
+    prepare_states(x, batch, &step.state_step);
+    return step;
+}
+
 void lf_executor_run(struct lf_executor *x, const struct lf_kv_cache *kv, const struct lf_batch *batch, int n_before)
 {
+    enum lf_wanted wanted;
     use_cache(x, kv);
     check_batch(x, batch, n_before);
-    struct lf_step step = step_init(x, prepare_step(x, batch), batch->n_tokens, batch->n_out);
+    struct lf_step step = make_step(x, batch, &wanted);
     struct lf_graph *graph = lf_graphs_find(&x->graphs, batch);
     if (graph)
         lf_graph_launch(x->dev, graph);
@@ -125,8 +198,7 @@ enum lf_status lf_executor_profile(struct lf_executor *x, const struct lf_kv_cac
 {
     use_cache(x, kv);
     check_batch(x, batch, 0);
-    *wanted = prepare_step(x, batch);
-    struct lf_step step = step_init(x, *wanted, batch->n_tokens, batch->n_out);
+    struct lf_step step = make_step(x, batch, wanted);
     for (int i = 0; i < step.program->n_ops; i++) seconds[i] = HUGE_VAL;
     *step_seconds = HUGE_VAL;
     for (int i = 0; i < n_runs; i++) LF_TRY(lf_interpret_timed(&step, seconds, err));
@@ -181,9 +253,20 @@ static void prepare_gemms(struct lf_executor *x)
     }
 }
 
+/* A decode step of sequences that have no token: it looks at the places of all, and at nobody's slot. */
+static struct lf_state_step idle_states(const struct lf_executor *x, int n_seqs)
+{
+    struct lf_state_step s;
+    for (int i = 0; i < n_seqs; i++) x->state_seqs[i] = (struct lf_state_seq){.in = -1};
+    lf_state_step_make(&s, &x->state_arrays, x->state_seqs, n_seqs, NULL);
+    upload_states(x, &s, 0);
+    return s;
+}
+
 static enum lf_status record(struct lf_executor *x, int n_tokens, struct lf_err *err)
 {
     struct lf_step s = step_init(x, LF_WANTED_ALL, n_tokens, n_tokens);
+    if (has_states(x)) s.state_step = idle_states(x, n_tokens);
     for (int i = 0; i < x->kinds.n; i++) {
         const struct lf_layer_kind *k = &x->kinds.of[i];
         lf_attn_record(x->attn[k->shape_idx], k->schedule_idx, k->attn);

@@ -21,6 +21,9 @@ struct lf_step {
     const int32_t *sampled;      /* device: what the last sampling has drawn; NULL where the host samples */
     const struct lf_kv_view *kv; /* by group; NULL where no op is run */
     int n_tokens, n_out;
+    const struct lf_state_view
+        *states;                     /* by layer with a state (kv_layout.h); NULL where no op is run, or none has one */
+    struct lf_state_step state_step; /* the step's sequences, for all of them */
 };
 
 void lf_interpret(const struct lf_step *step);

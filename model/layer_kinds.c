@@ -5,16 +5,25 @@
 
 #include "core/check.h"
 
+/* What a layer keeps: keys and values, or a state, whose convolution holds activations. */
+static struct lf_kv_layer_spec spec_of(const struct lf_hparams *hp, int i, enum lf_dtype act_dtype, bool cache_groups)
+{
+    const struct lf_layer_hparams *layer = &hp->layers[i];
+    if (layer->is_delta)
+        return (struct lf_kv_layer_spec){.state_bytes = lf_delta_layer_bytes(&hp->delta, lf_dtype_bytes(act_dtype)),
+                                         .alias_of = -1};
+    return (struct lf_kv_layer_spec){.window = cache_groups ? layer->window : 0,
+                                     .n_kv_heads = lf_layer_n_kv_heads(hp, i),
+                                     .head_dim = lf_layer_head_dim(hp, i),
+                                     .alias_of = layer->alias_back ? i - layer->alias_back : -1};
+}
+
 enum lf_status lf_hparams_kv_layout(struct lf_kv_layout *out, const struct lf_hparams *hp, enum lf_dtype dtype,
-                                    bool cache_groups, struct lf_err *err)
+                                    enum lf_dtype act_dtype, bool cache_groups, struct lf_err *err)
 {
     struct lf_kv_layer_spec *specs = calloc((size_t)hp->n_layers, sizeof(*specs));
     if (!specs) return lf_fail(err, LF_NO_MEMORY, "no memory for what %d layers keep", hp->n_layers);
-    for (int i = 0; i < hp->n_layers; i++)
-        specs[i] = (struct lf_kv_layer_spec){.window = cache_groups ? hp->layers[i].window : 0,
-                                             .n_kv_heads = lf_layer_n_kv_heads(hp, i),
-                                             .head_dim = lf_layer_head_dim(hp, i),
-                                             .alias_of = hp->layers[i].alias_back ? i - hp->layers[i].alias_back : -1};
+    for (int i = 0; i < hp->n_layers; i++) specs[i] = spec_of(hp, i, act_dtype, cache_groups);
     enum lf_status status = lf_kv_layout_make(out, specs, hp->n_layers, dtype, err);
     free(specs);
     return status;
@@ -102,11 +111,11 @@ static enum lf_status find_kinds(struct lf_layer_kinds *kinds, const struct lf_p
 }
 
 enum lf_status lf_layer_kinds_make(struct lf_layer_kinds *out, const struct lf_hparams *hp,
-                                   const struct lf_programs *programs, enum lf_dtype kv_dtype, bool cache_groups,
-                                   struct lf_err *err)
+                                   const struct lf_programs *programs, enum lf_dtype kv_dtype, enum lf_dtype act_dtype,
+                                   bool cache_groups, struct lf_err *err)
 {
     struct lf_layer_kinds kinds = {.n = 0};
-    LF_TRY(lf_hparams_kv_layout(&kinds.layout, hp, kv_dtype, cache_groups, err));
+    LF_TRY(lf_hparams_kv_layout(&kinds.layout, hp, kv_dtype, act_dtype, cache_groups, err));
     enum lf_status status = find_kinds(&kinds, programs, err);
     if (status == LF_OK)
         *out = kinds;

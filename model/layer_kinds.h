@@ -4,7 +4,8 @@
  *     kind      the layers of a window, KV heads and head_dim: some groups of the cache, one schedule
  *     shape     the kinds of a number of KV heads and a head_dim: an attention object (attention.h)
  *
- * Where the cache has no groups for windows they are masks only: kinds of all windows then read the same group. */
+ * Where the cache has no groups for windows they are masks only: kinds of all windows then read the same group. Layers
+ * with states (device/delta.h) have no attention: they are of no kind. */
 #ifndef LF_MODEL_LAYER_KINDS_H
 #define LF_MODEL_LAYER_KINDS_H
 
@@ -34,13 +35,15 @@ struct lf_layer_kinds {
     int n, n_shapes;
 };
 
-/* The layout of the model's cache. cache_groups: windows are groups of their own, not only masks. */
+/* The layout of the model's cache. act_dtype: of the device's activations, some of which states hold. cache_groups:
+ * windows are groups of their own, not only masks. */
 LF_MUST_CHECK enum lf_status lf_hparams_kv_layout(struct lf_kv_layout *out, const struct lf_hparams *hp,
-                                                  enum lf_dtype dtype, bool cache_groups, struct lf_err *err);
+                                                  enum lf_dtype dtype, enum lf_dtype act_dtype, bool cache_groups,
+                                                  struct lf_err *err);
 /* LF_UNSUPPORTED where layers differ in more than there is room for; LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_layer_kinds_make(struct lf_layer_kinds *out, const struct lf_hparams *hp,
                                                  const struct lf_programs *programs, enum lf_dtype kv_dtype,
-                                                 bool cache_groups, struct lf_err *err);
+                                                 enum lf_dtype act_dtype, bool cache_groups, struct lf_err *err);
 void lf_layer_kinds_deinit(struct lf_layer_kinds *kinds); /* accepts a zeroed one */
 /* That of an attention op. */
 const struct lf_layer_kind *lf_layer_kind_of(const struct lf_layer_kinds *kinds, int layer, int window);

@@ -118,6 +118,25 @@ static enum lf_status open_attention(struct lf_executor *m, struct lf_err *err)
     return LF_OK;
 }
 
+/* What a step is put together in. */
+static bool make_arrays(struct lf_model *model)
+{
+    struct lf_executor *m = &model->x;
+    int chunk = m->limits.chunk, max_seqs = m->limits.max_seqs;
+    size_t n_states = (size_t)m->kinds.layout.states.n_layers, n_long = (size_t)lf_state_most_long(chunk, max_seqs);
+    m->tail_seqs = calloc((size_t)max_seqs, sizeof(*m->tail_seqs));
+    model->results = calloc((size_t)m->limits.max_out, sizeof(*model->results));
+    if (n_states == 0) return m->tail_seqs && model->results;
+    struct lf_state_arrays *a = &m->state_arrays;
+    m->state_views = calloc(n_states, sizeof(*m->state_views));
+    m->state_seqs = calloc((size_t)max_seqs, sizeof(*m->state_seqs));
+    a->chunks = calloc((size_t)lf_state_most_chunks(chunk, max_seqs) + 1, sizeof(*a->chunks));
+    a->long_seqs = calloc(n_long + 1, sizeof(*a->long_seqs));
+    a->first_chunks = calloc(n_long + 1, sizeof(*a->first_chunks));
+    return m->tail_seqs && model->results && m->state_views && m->state_seqs && a->chunks && a->long_seqs &&
+           a->first_chunks;
+}
+
 /* The workspace and what is filled in once: tables by position, the attention object. */
 static enum lf_status open_workspace(struct lf_model *model, const struct lf_plan *plan, struct lf_err *err)
 {
@@ -133,10 +152,7 @@ static enum lf_status open_workspace(struct lf_model *model, const struct lf_pla
         return lf_fail(err, LF_INVALID, "the plan has %" PRIu64 " bytes of workspace, the model needs %" PRIu64,
                        plan->workspace_bytes, m->ws.total_bytes);
     }
-    m->tail_seqs = calloc((size_t)plan->max_seqs, sizeof(*m->tail_seqs));
-    model->results = calloc((size_t)plan->max_out, sizeof(*model->results));
-    if (!m->tail_seqs || !model->results)
-        return lf_fail(err, LF_NO_MEMORY, "no memory for %d sequences", plan->max_seqs);
+    if (!make_arrays(model)) return lf_fail(err, LF_NO_MEMORY, "no memory for %d sequences", plan->max_seqs);
     LF_TRY(lf_buffer_alloc(m->dev, &model->workspace, (size_t)m->ws.total_bytes, "workspace", err));
     m->base = model->workspace.ptr;
     if (!lf_device_info(m->dev)->is_host) {
@@ -167,7 +183,7 @@ enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const
     LF_TRY_GOTO(copy_hparams(&model->hp, hp, err), done);
     LF_TRY_GOTO(lf_programs_make(&model->x.programs, &model->hp, lf_device_ops(dev), opts->plan->no_fusion, err), done);
     LF_TRY_GOTO(lf_layer_kinds_make(&model->x.kinds, &model->hp, &model->x.programs, opts->plan->kv_dtype,
-                                    opts->plan->cache_groups, err),
+                                    lf_device_info(dev)->act_dtype, opts->plan->cache_groups, err),
                 done);
     LF_TRY_GOTO(open_layout(&layout, &set, hp, &model->x.programs.recorded, opts->dir, opts->load, dev, err), done);
     if (hp->tied && !lf_weight_layout_tied(layout))
@@ -200,6 +216,11 @@ void lf_model_close(struct lf_model *model)
     lf_sample_device_deinit(&model->sampler);
     free(model->results);
     free(model->x.tail_seqs);
+    free(model->x.state_views);
+    free(model->x.state_seqs);
+    free(model->x.state_arrays.chunks);
+    free(model->x.state_arrays.long_seqs);
+    free(model->x.state_arrays.first_chunks);
     lf_programs_deinit(&model->x.programs);
     lf_hparams_deinit(&model->hp);
     free(model);
@@ -341,8 +362,8 @@ static int blocks_of(const struct lf_op_step *step)
     return (step->kv_len + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS;
 }
 
-/* The step on the cache's first blocks, which all its groups share: what they hold is worth nothing here. ids: zeros,
- * room for the step's tokens and, behind them, its block table. */
+/* The step on the cache's first blocks, which all its groups share, and on its first slot: what they hold is worth
+ * nothing here. ids: zeros, room for the step's tokens and, behind them, its block table. */
 static enum lf_status profile(struct lf_op_table *out, struct lf_model *model, struct lf_kv_cache *kv,
                               const struct lf_op_step *step, int n_runs, int32_t *ids, double *seconds,
                               struct lf_err *err)
@@ -354,8 +375,15 @@ static enum lf_status profile(struct lf_op_table *out, struct lf_model *model, s
     for (int i = 0; i < blocks_of(step); i++) blocks[i] = i;
     struct lf_kv_seq seq = {
         .blocks = blocks, .n_tokens = step->n_tokens, .kv_len = step->kv_len, .is_decode = step->n_tokens == 1};
-    struct lf_batch batch = {
-        .ids = ids, .n_tokens = step->n_tokens, .seqs = &seq, .n_seqs = 1, .logits_idx = &last, .n_out = 1};
+    int position = step->kv_len - step->n_tokens;
+    struct lf_state_seq state = {.n_tokens = step->n_tokens, .position = position, .in = position > 0 ? 0 : -1};
+    struct lf_batch batch = {.ids = ids,
+                             .n_tokens = step->n_tokens,
+                             .seqs = &seq,
+                             .n_seqs = 1,
+                             .states = kv->states.n_layers > 0 ? &state : NULL,
+                             .logits_idx = &last,
+                             .n_out = 1};
     LF_TRY(lf_executor_profile(m, kv, &batch, n_runs, &wanted, seconds, &step_seconds, err));
     struct lf_op_table_opts table =
         table_opts(&m->programs, wanted, m->weights.of, model->tied, m->dev, m->hp, m->limits.kv_dtype, step);

@@ -394,7 +394,8 @@ enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, ui
     struct lf_plan p;
     LF_TRY(fill_defaults(&f, err));
     LF_TRY(lf_programs_make(&programs, hp, ops, opts->no_fusion, err));
-    enum lf_status status = lf_layer_kinds_make(&kinds, hp, &programs, opts->kv_dtype, opts->cache_groups, err);
+    enum lf_status status =
+        lf_layer_kinds_make(&kinds, hp, &programs, opts->kv_dtype, info->act_dtype, opts->cache_groups, err);
     if (status == LF_OK) status = check_attention(&f, err);
     if (status != LF_OK) goto done;
     decide(&p, &f);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/check.h"
+#include "model/batch.h"
 #include "model/sample_device.h"
 #include "model/sample_rows.h"
 
@@ -59,8 +60,9 @@ static uint64_t expert_scratch_bytes(const struct lf_program *p, const struct lf
     return ops->expert_gemm_scratch_bytes(&params);
 }
 
-/* Of any GEMM: they take turns. */
-static uint64_t scratch_bytes(const struct lf_programs *programs, const struct lf_step_limits *limits,
+/* Of any GEMM or gated delta net: they take turns. */
+static uint64_t scratch_bytes(const struct lf_programs *programs, const struct lf_layer_kinds *kinds,
+                              const struct lf_hparams *hp, const struct lf_step_limits *limits,
                               const struct lf_ops *ops)
 {
     const struct lf_program *p = &programs->recorded;
@@ -71,7 +73,23 @@ static uint64_t scratch_bytes(const struct lf_programs *programs, const struct l
         uint64_t n = expert_scratch_bytes(p, &p->ops[i], n_tokens, ops);
         bytes = LF_MAX(bytes, n);
     }
+    if (kinds->layout.states.n_layers > 0) {
+        uint64_t n = ops->delta_scratch_bytes(&hp->delta, limits->chunk, limits->max_seqs);
+        bytes = LF_MAX(bytes, n);
+    }
     return bytes;
+}
+
+/* The lists of a step's states. On a CPU they stay where they are made. */
+static void reserve_states(struct lf_workspace_states *out, uint64_t *at, const struct lf_step_limits *limits)
+{
+    uint64_t n_long = (uint64_t)lf_state_most_long(limits->chunk, limits->max_seqs);
+    uint64_t n_chunks = (uint64_t)lf_state_most_chunks(limits->chunk, limits->max_seqs);
+    out->seqs = reserve(at, (uint64_t)limits->max_seqs * sizeof(struct lf_state_seq));
+    out->marks = reserve(at, (uint64_t)lf_batch_n_marks(limits->max_seqs) * sizeof(struct lf_state_mark));
+    out->chunks = reserve(at, n_chunks * sizeof(struct lf_state_chunk));
+    out->long_seqs = reserve(at, n_long * sizeof(int32_t));
+    out->first_chunks = reserve(at, (n_long + 1) * sizeof(int32_t));
 }
 
 /* Places the values of all programs from `begin` on; returns where the longest ends. */
@@ -104,9 +122,10 @@ void lf_workspace_layout(struct lf_workspace *out, struct lf_programs *programs,
 
     w.ids = reserve(&at, (uint64_t)limits->chunk * sizeof(int32_t));
     w.logits_idx = reserve(&at, max_out * sizeof(int32_t));
+    if (kinds->layout.states.n_layers > 0 && !info->is_host) reserve_states(&w.states, &at, limits);
     w.values = at;
     at = place_values(programs, limits, info, at);
-    w.scratch = reserve(&at, scratch_bytes(programs, limits, ops));
+    w.scratch = reserve(&at, scratch_bytes(programs, kinds, hp, limits, ops));
     w.act_bytes = at;
 
     w.logits = reserve(&at, max_out * (uint64_t)hp->n_vocab * sizeof(float));

@@ -20,15 +20,22 @@ struct lf_step_limits {
     enum lf_dtype kv_dtype;
 };
 
+/* The lists of struct lf_state_step (device/delta.h): where each begins. */
+struct lf_workspace_states {
+    uint64_t seqs, marks, chunks, long_seqs, first_chunks;
+};
+
 /* Offsets in bytes, each a multiple of 256.
  *
  *     ids     [chunk] int32,  logits_idx [max_out] int32     the step's input, uploaded
+ *     states  of models that have such, on a GPU: struct lf_state_seq and so on of the step, uploaded
  *     values  of the programs, each where passes/place.c puts it; programs take turns, so they share the room
- *     scratch of the GEMMs
+ *     scratch of the GEMMs and of gated delta nets
  *     logits  [max_out, n_vocab] float, and what sampling needs (sampler)
  *     ropes   a table each, q_scale [ctx] float where the model has one;  workspaces of attention */
 struct lf_workspace {
     uint64_t ids, logits_idx, values, scratch, logits, sampler, ropes[LF_ROPES_N], q_scale;
+    struct lf_workspace_states states;
     uint64_t attention[LF_ATTN_SHAPES_N];                     /* of the attention objects */
     uint64_t act_bytes, logits_bytes, rope_bytes, attn_bytes; /* sums of the above by purpose */
     uint64_t total_bytes;

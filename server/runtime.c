@@ -133,7 +133,7 @@ enum { CACHE_GROUPS = true };
 static enum lf_status find_block_bytes(struct lf_runtime *rt, struct lf_err *err)
 {
     struct lf_kv_layout layout;
-    LF_TRY(lf_hparams_kv_layout(&layout, &rt->hp, kv_dtype(rt), CACHE_GROUPS, err));
+    LF_TRY(lf_hparams_kv_layout(&layout, &rt->hp, kv_dtype(rt), lf_device_info(rt->dev)->act_dtype, CACHE_GROUPS, err));
     rt->kv_block_bytes = layout.block_bytes;
     lf_kv_layout_deinit(&layout);
     return LF_OK;

@@ -143,7 +143,7 @@ static void kinds_and_shapes_are_those_of_the_layers(void **state)
         struct model_rig rig = open_rig(&dir, cache_groups);
         const struct lf_kv_layout *layout = lf_model_kv_layout(rig.model);
         assert_int_equal(lf_programs_make(&programs, &rig.hp, lf_device_ops(rig.dev), false, NULL), LF_OK);
-        assert_int_equal(lf_layer_kinds_make(&kinds, &rig.hp, &programs, LF_BF16, cache_groups, NULL), LF_OK);
+        assert_int_equal(lf_layer_kinds_make(&kinds, &rig.hp, &programs, LF_BF16, LF_F32, cache_groups, NULL), LF_OK);
         assert_true(lf_kv_layout_same(layout, &kinds.layout));
         assert_int_equal(kinds.n, 2);
         assert_int_equal(kinds.n_shapes, 2);
@@ -175,7 +175,7 @@ static void a_kind_has_the_groups_of_its_window_and_no_others(void **state)
     have_one_shape = true;
     struct model_rig rig = open_rig(&dir, true);
     assert_int_equal(lf_programs_make(&programs, &rig.hp, lf_device_ops(rig.dev), false, NULL), LF_OK);
-    assert_int_equal(lf_layer_kinds_make(&kinds, &rig.hp, &programs, LF_BF16, true, NULL), LF_OK);
+    assert_int_equal(lf_layer_kinds_make(&kinds, &rig.hp, &programs, LF_BF16, LF_F32, true, NULL), LF_OK);
     assert_int_equal(kinds.n, 2);
     assert_int_equal(kinds.n_shapes, 1);
     int n_groups = 0;
