@@ -16,6 +16,10 @@ void lf_batch_build(struct lf_batch *out, const struct lf_batch_arrays *arrays, 
                                              .n_tokens = item->n_tokens,
                                              .kv_len = seq->n_done + item->n_tokens,
                                              .is_decode = seq->n_done >= seq->n_prompt};
+        if (arrays->states) {
+            arrays->states[i] = item->state;
+            arrays->states[i].first_token = n_tokens;
+        }
         for (int k = 0; k < item->n_out; k++) arrays->logits_idx[n_out++] = n_tokens + item->out_first + k;
         n_tokens += item->n_tokens;
     }
@@ -23,6 +27,9 @@ void lf_batch_build(struct lf_batch *out, const struct lf_batch_arrays *arrays, 
                              .n_tokens = n_tokens,
                              .seqs = arrays->seqs,
                              .n_seqs = step->n_items,
+                             .states = arrays->states,
+                             .marks = arrays->states ? step->marks : NULL,
+                             .n_marks = arrays->states ? step->n_marks : 0,
                              .logits_idx = arrays->logits_idx,
                              .outs = arrays->outs,
                              .n_out = n_out};

@@ -290,6 +290,15 @@ static uint64_t bytes_of_seq(void)
     return (LF_ENGINE_ASYNC_STEPS_N + 1) * sizeof(struct lf_sched_item) + sizeof(struct lf_kv_seq);
 }
 
+/* What steps do with states, and the records of slots. */
+static uint64_t bytes_of_states(const struct lf_engine_opts *o)
+{
+    uint64_t n_marks = (uint64_t)lf_batch_n_marks(o->max_seqs) * (LF_ENGINE_ASYNC_STEPS_N + 1);
+    if (o->n_slots == 0) return 0;
+    return (uint64_t)o->max_seqs * sizeof(struct lf_state_seq) + n_marks * sizeof(struct lf_state_mark) +
+           lf_kv_host_bytes(o->n_slots, true);
+}
+
 static uint64_t bytes_of_out(int n_vocab)
 {
     return sizeof(int32_t) + sizeof(struct lf_batch_out) + sizeof(struct lf_sampled) + sizeof(struct lf_mask_job) +
@@ -318,7 +327,20 @@ uint64_t lf_engine_host_bytes(const struct lf_engine_opts *o, int n_vocab, int n
            (uint64_t)lf_batch_n_slots(o->max_seqs) * sizeof(int) + (uint64_t)o->max_out * bytes_of_out(n_vocab) +
            (uint64_t)n_mask_threads(o) * MASK_STACK_BYTES + (uint64_t)o->chunk * sizeof(int32_t) +
            (uint64_t)n_tenants(o) * sizeof(struct lf_sched_tenant) + (uint64_t)n_blocks * sizeof(uint32_t) +
-           lf_kv_host_bytes(n_blocks, true) + lf_tiers_host_bytes(o, n_blocks);
+           bytes_of_states(o) + lf_kv_host_bytes(n_blocks, true) + lf_tiers_host_bytes(o, n_blocks);
+}
+
+static bool allocate_states(struct lf_engine *e)
+{
+    size_t n_seqs = (size_t)e->opts.max_seqs, n_marks = (size_t)lf_batch_n_marks(e->opts.max_seqs);
+    if (e->kv->states.n_layers == 0) return true;
+    e->arrays.states = calloc(n_seqs, sizeof(*e->arrays.states));
+    bool all = e->arrays.states != NULL;
+    for (int i = 0; i <= LF_ENGINE_ASYNC_STEPS_N; i++) {
+        e->flights[i].step.marks = calloc(n_marks, sizeof(*e->flights[i].step.marks));
+        all = all && e->flights[i].step.marks;
+    }
+    return all;
 }
 
 static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)
@@ -326,7 +348,7 @@ static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)
     const struct lf_engine_opts *o = &e->opts;
     size_t n_seqs = (size_t)o->max_seqs, n_out = (size_t)o->max_out;
     int n_slots = lf_batch_n_slots(o->max_seqs);
-    bool all = true;
+    bool all = allocate_states(e);
     for (int i = 0; i <= LF_ENGINE_ASYNC_STEPS_N; i++) {
         e->flights[i].step.items = calloc(n_seqs, sizeof(*e->flights[i].step.items));
         all = all && e->flights[i].step.items;
@@ -359,13 +381,17 @@ static void release(struct lf_engine *e)
     free(e->tenants);
     free(e->mask_rows);
     free(e->mask_jobs);
+    free(e->arrays.states);
     free(e->arrays.outs);
     free(e->arrays.logits_idx);
     free(e->arrays.seqs);
     free(e->arrays.ids);
     free(e->results);
     free(e->slots);
-    for (int i = 0; i <= LF_ENGINE_ASYNC_STEPS_N; i++) free(e->flights[i].step.items);
+    for (int i = 0; i <= LF_ENGINE_ASYNC_STEPS_N; i++) {
+        free(e->flights[i].step.marks);
+        free(e->flights[i].step.items);
+    }
     free(e);
 }
 

@@ -65,6 +65,7 @@ struct lf_engine_opts {
     uint64_t memory_bytes;        /* of the host, for blocks below the cache; 0: none */
     bool may_meet;                /* computing and loading may where bits may differ, too: restore.h */
     uint64_t block_bytes;         /* of the cache's blocks, for the plan; 0 where nothing is below */
+    int n_slots, slot_blocks;     /* of states (kv/kv_layout.h), for the plan; 0 where there are none */
     int n_mask_threads;           /* 1 to LF_MASK_THREADS_N, 0: that; see masks.h */
     struct lf_engine_speed speed; /* to begin with: another one's, on the same machine with the same model */
     int watchdog_s;               /* no step for so long with work queued: the engine is declared dead. 0: off */

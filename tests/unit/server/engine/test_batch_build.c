@@ -24,7 +24,7 @@ static void a_step_becomes_tokens_tables_and_logits_rows_in_order(void **state)
     struct lf_sched_step step = {.items = items, .n_items = 4, .n_tokens = 11, .n_out = 4};
     int32_t batch_ids[11], logits_idx[4];
     struct lf_kv_seq kv_seqs[4];
-    struct lf_batch_arrays arrays = {batch_ids, kv_seqs, logits_idx, NULL};
+    struct lf_batch_arrays arrays = {batch_ids, kv_seqs, logits_idx, NULL, NULL};
     struct lf_batch batch;
     lf_batch_build(&batch, &arrays, &step);
 
@@ -43,8 +43,45 @@ static void a_step_becomes_tokens_tables_and_logits_rows_in_order(void **state)
     }
 }
 
+/* What the items do with states, in their order, and the marks of all. */
+static void states_and_marks_go_with_their_sequences(void **state)
+{
+    (void)state;
+    int32_t ids[128] = {0}, table[2] = {0}, batch_ids[200], logits_idx[2];
+    struct lf_sched_seq seqs[2];
+    memset(seqs, 0, sizeof(seqs));
+    for (int s = 0; s < 2; s++) {
+        seqs[s].ids = ids;
+        seqs[s].blocks = table;
+    }
+    seqs[1].n_done = 60;
+    struct lf_sched_item items[] = {
+        {.seq = &seqs[0], .n_tokens = 128, .state = {.n_tokens = 128, .in = -1, .out = 4, .n_marks = 2}},
+        {.seq = &seqs[1],
+         .n_tokens = 4,
+         .state = {.n_tokens = 4, .position = 60, .in = 7, .out = 2, .first_mark = 2, .n_marks = 1}}};
+    struct lf_state_mark marks[] = {{64, 9}, {128, 8}, {4, 6}};
+    struct lf_sched_step step = {.items = items, .n_items = 2, .n_tokens = 132, .marks = marks, .n_marks = 3};
+    struct lf_kv_seq kv_seqs[2];
+    struct lf_state_seq states[2];
+    struct lf_batch_arrays arrays = {batch_ids, kv_seqs, logits_idx, NULL, states};
+    struct lf_batch batch;
+    lf_batch_build(&batch, &arrays, &step);
+    const struct lf_state_seq expected[2] = {
+        {.n_tokens = 128, .in = -1, .out = 4, .n_marks = 2},
+        {.first_token = 128, .n_tokens = 4, .position = 60, .in = 7, .out = 2, .first_mark = 2, .n_marks = 1}};
+    assert_ptr_equal(batch.states, states);
+    assert_memory_equal(batch.states, expected, sizeof(expected));
+    assert_int_equal(batch.n_marks, 3);
+    assert_memory_equal(batch.marks, marks, sizeof(marks));
+    arrays.states = NULL; /* a model without */
+    lf_batch_build(&batch, &arrays, &step);
+    assert_true(!batch.states && !batch.marks && batch.n_marks == 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_becomes_tokens_tables_and_logits_rows_in_order)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_becomes_tokens_tables_and_logits_rows_in_order),
+                                       cmocka_unit_test(states_and_marks_go_with_their_sequences)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
