@@ -70,6 +70,7 @@ enum {
     LF_RUNNING_N = 64,            /* default of --max-seqs */
     LF_RUNNING_MAX_N = 1024,      /* --max-seqs at most */
     LF_STEP_TOKENS_N = 64 * 1024, /* --chunk at most */
+    LF_SNAPSHOTS_N = 64 * 1024,   /* --snapshots at most, and by default */
     LF_MASK_THREADS_N = 4,        /* that compute masks of grammars beside the engine (server/engine/masks.h) */
 
     /* memory for texts (core/text_memory.h): bodies, what is made of them, and replies; part of the plan */

@@ -95,6 +95,16 @@ static void add_kv(struct lf_sha256 *sha, const struct lf_hparams *hp, const str
     add_text(sha, "kv", text);
 }
 
+/* How the states of layers lie in a slot, and a slot in blocks. */
+static void add_states(struct lf_sha256 *sha, const struct lf_delta_shape *d, const struct lf_kv_states *states)
+{
+    char text[160];
+    if (states->n_layers == 0) return;
+    snprintf(text, sizeof(text), "%d, %" PRIu64 ", %d, %d, %d, %d, %d, %d, %d", states->n_layers, states->layer_bytes,
+             states->slot_blocks, (int)LF_DELTA_CHUNK, d->n_k_heads, d->n_v_heads, d->k_dim, d->v_dim, d->conv_width);
+    add_text(sha, "states", text);
+}
+
 static void add_headers(struct lf_sha256 *sha, const struct lf_tensor_set *set)
 {
     struct lf_sha256 headers;
@@ -126,6 +136,7 @@ enum lf_status lf_identity_make(uint8_t out[LF_SHA256_BYTES], const struct lf_mo
         add_text(&sha, "program", opts->program ? opts->program : "");
         add_device(&sha, info);
         add_kv(&sha, hp, opts->plan, info->is_host);
+        add_states(&sha, &hp->delta, &opts->plan->states);
         for (int i = 0; i < hp->n_ropes; i++)
             if (lf_rope_is_long(&hp->ropes[i], opts->plan->ctx)) add_text(&sha, "rope", "long");
         if (opts->plan->no_fusion && !info->is_host) add_text(&sha, "fusion", "none");

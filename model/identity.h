@@ -8,6 +8,8 @@
  *     device    kind; name, which on a CPU is the instruction set in use (what --isa allows, not what the machine has)
  *               and says how matrices are packed; compute capability; element type of activations
  *     kv        element type and page order, tokens of a block, layers, KV heads, head_dim
+ *     states    layers that have one, bytes of each, blocks of a slot; tokens of a chunk; heads and sizes of the delta
+ *               rule. Where no layer has one it is not there
  *     rope      "long" where the context is one that longrope has its long factors for; else it is not there
  *     fusion    "none" on a GPU whose ops are not fused (--no-fusion); else it is not there: a CPU's bits are the same
  *     config    config.json, byte for byte: rope and its scaling, windows, norms, head counts

@@ -1,6 +1,7 @@
 /* The memory plan.
  *
  *     total = weights + workspace(ctx, chunk, max_seqs, max_out) + host + texts + n_blocks · bytes of a KV block
+ *             + n_slots · bytes of a slot
  *
  * all of it on the device. `host`, what the process needs beside the model, and `texts`, what clients' requests may
  * take of it at most, count where the device's memory is the host's; a GPU has instead its context, which was taken
@@ -15,6 +16,11 @@
  * A request takes the blocks of its tokens in groups of layers that see all, those of the window in the others; and
  * once for all there are blocks for the tokens of a step, which come before windows let go of others.
  *
+ * Where layers have states, blocks and slots share what there is. Each sequence that may run has a slot; snapshots are
+ * --snapshots, or one for every 8,192 tokens that the blocks hold and one for each sequence. So the more blocks, the
+ * more slots, and n_blocks is the largest with which both have room. Without --max-seqs as many sequences run as have
+ * their slots in a quarter of the memory for the cache.
+ *
  * A plan fits where the cache holds --concurrency requests of ctx tokens inside the limit and the machine. Where it
  * does not, n_blocks is what would be needed, so that the printed total says what is missing, and the advice is found
  * by making other plans: the formula is cheap. */
@@ -26,16 +32,14 @@
 #include <string.h>
 
 #include "core/check.h"
-#include "core/json.h"
 #include "core/limits.h"
 #include "kv/kv_view.h"
+#include "model/batch.h"
+#include "model/plan_size.h"
 #include "model/workspace.h"
 
 enum { DEFAULT_CHUNK = 512, DEFAULT_CHUNK_GPU = 8192, DEFAULT_REQUESTS = 2, SMALL_CHUNK = 128 };
-
-#define KIB ((double)(1 << 10))
-#define MIB ((double)(1 << 20))
-#define GIB ((double)(1 << 30))
+enum { SNAPSHOT_TOKENS = 8192 /* as server/engine/marks.h */, WORKING_SHARE = 4 };
 
 /* What a plan is made from, with defaults filled in. */
 struct frame {
@@ -48,6 +52,7 @@ struct frame {
     uint64_t weight_bytes;
     struct lf_plan_opts opts;
     bool is_auto_ctx;
+    bool may_lower, lowers_out; /* max_seqs is nobody's wish, and max_out neither */
 };
 
 static enum lf_status check_range(const char *name, int64_t value, int64_t max, struct lf_err *err)
@@ -67,6 +72,7 @@ static enum lf_status fill_defaults(struct frame *f, struct lf_err *err)
     LF_TRY(check_range("chunk", o->chunk, LF_STEP_TOKENS_N, err));
     LF_TRY(check_range("max-seqs", o->max_seqs, LF_RUNNING_MAX_N, err));
     LF_TRY(check_range("concurrency", o->concurrency, INT32_MAX, err));
+    LF_TRY(check_range("snapshots", o->n_snapshots, LF_SNAPSHOTS_N, err));
     if (o->max_out < 0) return lf_fail(err, LF_INVALID, "%d rows of logits, expected 1 or more", o->max_out);
     if (f->info->is_host && o->kv_dtype != LF_F32 && o->kv_dtype != LF_BF16) {
         return lf_fail(err, LF_UNSUPPORTED, "--kv-dtype %s is not implemented (f32 and bf16 are)",
@@ -83,6 +89,8 @@ static enum lf_status fill_defaults(struct frame *f, struct lf_err *err)
     f->is_auto_ctx = o->ctx == LF_CTX_AUTO;
     if (o->ctx <= 0) o->ctx = f->hp->max_positions;
     if (o->chunk == 0) o->chunk = LF_MAX(f->info->is_host ? DEFAULT_CHUNK : DEFAULT_CHUNK_GPU, o->max_seqs);
+    f->may_lower = o->max_seqs == 0;
+    f->lowers_out = o->max_seqs == 0 && o->max_out == 0;
     if (o->max_seqs == 0) o->max_seqs = LF_MIN(LF_RUNNING_N, o->chunk);
     if (o->max_out == 0) o->max_out = o->max_seqs;
     o->max_out = LF_MIN(o->max_out, o->chunk);
@@ -100,16 +108,10 @@ static int blocks_of(uint64_t tokens)
     return (int)LF_MIN(n, (uint64_t)INT32_MAX);
 }
 
-/* One group that keeps all: blocks are tokens. */
-static bool is_plain(const struct lf_plan *p)
-{
-    return p->n_groups == 1 && p->groups[0].window == 0;
-}
-
 /* Blocks that hold so many tokens, of requests of ctx. */
 static uint64_t blocks_for(const struct lf_plan *p, uint64_t tokens)
 {
-    if (is_plain(p)) return (uint64_t)blocks_of(tokens);
+    if (lf_plan_is_plain(p)) return (uint64_t)blocks_of(tokens);
     double n = (double)tokens / p->ctx * p->n_request_blocks;
     return n < INT32_MAX ? (uint64_t)ceil(n) + (uint64_t)p->n_step_blocks : INT32_MAX;
 }
@@ -118,7 +120,7 @@ static uint64_t blocks_for(const struct lf_plan *p, uint64_t tokens)
 static uint64_t tokens_in(const struct lf_plan *p, int n_blocks)
 {
     uint64_t n = (uint64_t)LF_MAX(n_blocks - p->n_step_blocks, 0);
-    return is_plain(p) ? n * LF_KV_BLOCK_TOKENS : n * (uint64_t)p->ctx / (uint64_t)p->n_request_blocks;
+    return lf_plan_is_plain(p) ? n * LF_KV_BLOCK_TOKENS : n * (uint64_t)p->ctx / (uint64_t)p->n_request_blocks;
 }
 
 /* The longest request for which there are blocks, in whole blocks, ctx at most. */
@@ -180,6 +182,7 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .disk_bytes = o->disk_bytes,
                           .below_tokens = o->below_tokens,
                           .below_bytes = o->below_bytes,
+                          .states = f->kinds->layout.states,
                           .is_host = f->info->is_host,
                           .context_bytes = f->info->context_bytes,
                           .available_bytes = f->info->available_bytes,
@@ -187,6 +190,8 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .is_auto_ctx = f->is_auto_ctx,
                           .no_fusion = o->no_fusion,
                           .cache_groups = o->cache_groups};
+    p->states.slot_blocks = lf_kv_states_slot_blocks(&p->states, p->kv_block_bytes);
+    p->slot_bytes = (uint64_t)p->states.slot_blocks * p->kv_block_bytes;
     set_groups(p, &f->kinds->layout);
     snprintf(p->device, sizeof(p->device), "%.6s, %s", f->info->kind, f->info->name);
     if (!f->info->is_host) p->host_bytes = p->text_bytes = 0;
@@ -201,20 +206,74 @@ static uint64_t fixed_bytes(const struct lf_plan *p)
            (p->is_host ? p->disk_index_bytes : 0);
 }
 
-static void set_blocks(struct lf_plan *p, int n_blocks)
+/* That are kept beside so many blocks. */
+static int snapshots_for(const struct lf_plan *p, const struct lf_plan_opts *o, int n_blocks)
+{
+    if (p->states.n_layers == 0) return 0;
+    if (o->no_prefix_cache) return 1;
+    if (o->n_snapshots > 0) return o->n_snapshots;
+    uint64_t n = (tokens_in(p, n_blocks) + SNAPSHOT_TOKENS - 1) / SNAPSHOT_TOKENS;
+    return (int)LF_MIN(n + (uint64_t)lf_batch_n_slots(p->max_seqs), (uint64_t)LF_SNAPSHOTS_N);
+}
+
+static int slots_for(const struct lf_plan *p, const struct lf_plan_opts *o, int n_blocks)
+{
+    return p->states.n_layers > 0 ? lf_batch_n_slots(p->max_seqs) + snapshots_for(p, o, n_blocks) : 0;
+}
+
+/* Of so many blocks, and of the slots beside them. */
+static uint64_t cache_bytes(const struct lf_plan *p, const struct lf_plan_opts *o, int n_blocks)
+{
+    return (uint64_t)n_blocks * p->kv_block_bytes + (uint64_t)slots_for(p, o, n_blocks) * p->slot_bytes;
+}
+
+static void set_blocks(struct lf_plan *p, const struct lf_plan_opts *o, int n_blocks)
 {
     p->n_blocks = n_blocks;
     p->kv_tokens = tokens_in(p, n_blocks);
     p->kv_bytes = (uint64_t)n_blocks * p->kv_block_bytes;
-    p->total_bytes = fixed_bytes(p) + p->kv_bytes;
+    p->n_snapshots = snapshots_for(p, o, n_blocks);
+    p->n_slots = slots_for(p, o, n_blocks);
+    p->state_bytes = (uint64_t)p->n_slots * p->slot_bytes;
+    p->total_bytes = fixed_bytes(p) + p->kv_bytes + p->state_bytes;
 }
 
-/* Blocks that the limit leaves beside everything else. */
-static int blocks_left(const struct lf_plan *p)
+/* What the limit leaves beside everything else. */
+static uint64_t bytes_left(const struct lf_plan *p)
 {
     uint64_t fixed = fixed_bytes(p);
-    if (fixed >= p->limit_bytes) return 0;
-    return (int)LF_MIN((p->limit_bytes - fixed) / p->kv_block_bytes, (uint64_t)(INT32_MAX / LF_KV_BLOCK_TOKENS));
+    return p->limit_bytes > fixed ? p->limit_bytes - fixed : 0;
+}
+
+/* Blocks for which there is room, with the slots beside them. */
+static int blocks_left(const struct lf_plan *p, const struct lf_plan_opts *o)
+{
+    uint64_t left = bytes_left(p);
+    int low = 0, high = (int)LF_MIN(left / p->kv_block_bytes, (uint64_t)(INT32_MAX / LF_KV_BLOCK_TOKENS));
+    while (low < high) {
+        int mid = low + (high - low + 1) / 2;
+        if (cache_bytes(p, o, mid) <= left)
+            low = mid;
+        else
+            high = mid - 1;
+    }
+    return low;
+}
+
+/* Fewer sequences by default, where the states of all would take too much: as many as have room for them, but those
+ * that must fit. */
+static void lower_max_seqs(struct lf_plan *p, const struct frame *f)
+{
+    struct frame fewer = *f;
+    int n = p->max_seqs;
+    if (p->states.n_layers == 0 || !f->may_lower) return;
+    uint64_t most = bytes_left(p) / WORKING_SHARE / p->slot_bytes;
+    while (n > f->opts.concurrency && (uint64_t)lf_batch_n_slots(n) > most) n--;
+    if (n == p->max_seqs) return;
+    fewer.opts.max_seqs = n;
+    if (f->lowers_out) fewer.opts.max_out = n;
+    size_parts(p, &fewer);
+    p->max_seqs_before = f->opts.max_seqs;
 }
 
 /* For so many requests of ctx tokens at once. */
@@ -228,21 +287,22 @@ static void decide(struct lf_plan *p, const struct frame *f)
 {
     const struct lf_plan_opts *o = &f->opts;
     size_parts(p, f);
-    int left = blocks_left(p), n_step = p->n_step_blocks;
+    lower_max_seqs(p, f);
+    int left = blocks_left(p, o), n_step = p->n_step_blocks;
     uint64_t needed = blocks_needed(p, o->concurrency);
     uint64_t wanted = LF_MAX(needed, blocks_needed(p, DEFAULT_REQUESTS));
     bool take_all = o->memory_bytes || !f->info->is_host;
     int n = o->kv_tokens ? (int)blocks_for(p, o->kv_tokens) : (take_all ? left : (int)LF_MIN(wanted, (uint64_t)left));
-    set_blocks(p, n);
+    set_blocks(p, o, n);
     p->n_concurrent = LF_MAX(n - n_step, 0) / p->n_request_blocks;
     p->longest_ctx = longest_in(p, n);
     p->fits = p->total_bytes <= p->limit_bytes && p->total_bytes <= p->available_bytes && (uint64_t)n >= needed;
     if (p->fits) {
-        p->n_concurrent = LF_MIN(p->n_concurrent, o->max_seqs);
+        p->n_concurrent = LF_MIN(p->n_concurrent, p->max_seqs);
         return;
     }
     if (!o->kv_tokens && ((uint64_t)n < needed || p->limit_bytes > p->available_bytes)) {
-        set_blocks(p, (int)LF_MIN(needed, (uint64_t)INT32_MAX));
+        set_blocks(p, o, (int)LF_MIN(needed, (uint64_t)INT32_MAX));
     }
 }
 
@@ -272,25 +332,42 @@ static int largest_ctx(const struct frame *f)
     return LF_MIN(low * LF_KV_BLOCK_TOKENS, f->opts.ctx);
 }
 
-/* "1.50 GiB" and the like, in at most 24 bytes. */
-struct size_text {
-    char text[24];
-};
-
-static struct size_text size_text(uint64_t bytes)
+static void set_max_seqs(struct lf_plan_opts *o, int n)
 {
-    struct size_text t;
-    double x = (double)bytes;
-    if (x >= GIB) {
-        snprintf(t.text, sizeof(t.text), "%.2f GiB", x / GIB);
-    } else if (x >= MIB) {
-        snprintf(t.text, sizeof(t.text), "%.2f MiB", x / MIB);
-    } else if (x >= KIB) {
-        snprintf(t.text, sizeof(t.text), "%.2f KiB", x / KIB);
-    } else {
-        snprintf(t.text, sizeof(t.text), "%" PRIu64 " B", bytes);
+    o->max_seqs = n;
+    o->max_out = LF_MIN(o->max_out, n);
+}
+
+static void set_snapshots(struct lf_plan_opts *o, int n)
+{
+    o->n_snapshots = n;
+}
+
+/* The largest n from low to high with which it fits; low - 1 where none does. */
+static int largest(const struct frame *f, void (*set)(struct lf_plan_opts *o, int n), int low, int high)
+{
+    low--;
+    while (low < high) {
+        struct lf_plan_opts o = f->opts;
+        int mid = low + (high - low + 1) / 2;
+        set(&o, mid);
+        if (fits_with(f, &o))
+            low = mid;
+        else
+            high = mid - 1;
     }
-    return t;
+    return low;
+}
+
+/* Fewer sequences, or fewer snapshots, where that was asked for. */
+static void write_fewer_states(const struct lf_plan *p, const struct frame *f, struct lf_buf *out)
+{
+    const struct lf_plan_opts *o = &f->opts;
+    if (p->states.n_layers == 0) return;
+    int n_seqs = f->may_lower ? 0 : largest(f, set_max_seqs, o->concurrency, o->max_seqs - 1);
+    int n_snapshots = o->n_snapshots == 0 ? 0 : largest(f, set_snapshots, 1, o->n_snapshots - 1);
+    if (n_seqs >= o->concurrency) lf_buf_printf(out, "--max-seqs %d fits; ", n_seqs);
+    if (n_snapshots > 0) lf_buf_printf(out, "--snapshots %d fits; ", n_snapshots);
 }
 
 /* What to change where the limit is the machine's or below it: each way out that really leads out, with its number. */
@@ -306,7 +383,7 @@ static void write_ways_out(struct lf_plan *p, const struct frame *f)
                       f->opts.kv_tokens, p->n_blocks, f->opts.concurrency, p->ctx, needed);
     } else {
         lf_buf_printf(&out, "%s more than %s of %s; ",
-                      size_text(p->total_bytes > limit ? p->total_bytes - limit : 0).text, size_text(limit).text,
+                      lf_plan_size(p->total_bytes > limit ? p->total_bytes - limit : 0).text, lf_plan_size(limit).text,
                       f->opts.memory_bytes ? "--memory" : "memory that may be used");
     }
     size_t n_before = out.len;
@@ -326,16 +403,17 @@ static void write_ways_out(struct lf_plan *p, const struct frame *f)
         o.concurrency = p->n_concurrent;
         if (fits_with(f, &o)) lf_buf_printf(&out, "--concurrency %d fits; ", o.concurrency);
     }
+    write_fewer_states(p, f, &out);
     p->longest_ctx = f->opts.fitting_ctx > 0 ? f->opts.fitting_ctx : largest_ctx(f);
     if (p->longest_ctx > 0) lf_buf_printf(&out, "--ctx %d fits (--ctx auto takes what does); ", p->longest_ctx);
     uint64_t memory = f->opts.other_memory > 0 ? f->opts.other_memory : p->total_bytes;
     if (may_name_memory && p->total_bytes > limit && memory <= p->available_bytes) {
         lf_buf_printf(&out, "--memory %" PRIu64 "M fits (%s are available); ", (memory + ((1 << 20) - 1)) >> 20,
-                      size_text(p->available_bytes).text);
+                      lf_plan_size(p->available_bytes).text);
     }
     o = f->opts;
     if (o.kv_tokens) {
-        o.kv_tokens = is_plain(p) ? needed * LF_KV_BLOCK_TOKENS : (uint64_t)o.concurrency * (uint64_t)p->ctx;
+        o.kv_tokens = lf_plan_is_plain(p) ? needed * LF_KV_BLOCK_TOKENS : (uint64_t)o.concurrency * (uint64_t)p->ctx;
         if (fits_with(f, &o)) lf_buf_printf(&out, "--kv-tokens %" PRIu64 " fits; ", o.kv_tokens);
         o = f->opts;
     }
@@ -361,8 +439,8 @@ static void write_advice(struct lf_plan *p, const struct frame *f)
     p->longest_ctx = other.longest_ctx;
     struct lf_buf out;
     lf_buf_init(&out, 2 * sizeof(p->advice));
-    lf_buf_printf(&out, "--memory is %s, but %s are available; without it: %s", size_text(p->limit_bytes).text,
-                  size_text(p->available_bytes).text, other.fits ? "it fits" : other.advice);
+    lf_buf_printf(&out, "--memory is %s, but %s are available; without it: %s", lf_plan_size(p->limit_bytes).text,
+                  lf_plan_size(p->available_bytes).text, other.fits ? "it fits" : other.advice);
     snprintf(p->advice, sizeof(p->advice), "%s", lf_buf_view(&out).ptr);
     lf_buf_deinit(&out);
 }
@@ -374,6 +452,18 @@ static enum lf_status check_attention(const struct frame *f, struct lf_err *err)
         struct lf_attn_shape shape = lf_workspace_attn_shape(f->kinds, i, f->hp, &limits);
         LF_TRY(lf_attn_check(&shape, f->info, err));
     }
+    return LF_OK;
+}
+
+static enum lf_status check_snapshots(const struct frame *f, struct lf_err *err)
+{
+    if (f->opts.n_snapshots == 0) return LF_OK;
+    if (f->kinds->layout.states.n_layers == 0)
+        return lf_fail(err, LF_INVALID, "--snapshots is %d, but no layer of %s has a state", f->opts.n_snapshots,
+                       f->hp->architecture);
+    if (f->opts.no_prefix_cache)
+        return lf_fail(err, LF_INVALID,
+                       "--snapshots are what the prefix cache keeps of states, but --prefix-cache is off");
     return LF_OK;
 }
 
@@ -397,6 +487,7 @@ enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, ui
     enum lf_status status =
         lf_layer_kinds_make(&kinds, hp, &programs, opts->kv_dtype, info->act_dtype, opts->cache_groups, err);
     if (status == LF_OK) status = check_attention(&f, err);
+    if (status == LF_OK) status = check_snapshots(&f, err);
     if (status != LF_OK) goto done;
     decide(&p, &f);
     if (f.is_auto_ctx && !p.fits) { /* where none fits: what the least would need */
@@ -410,179 +501,4 @@ done:
     lf_layer_kinds_deinit(&kinds);
     lf_programs_deinit(&programs);
     return status;
-}
-
-static void row(struct lf_buf *out, const char *name, uint64_t bytes, const char *note)
-{
-    lf_buf_printf(out, "  %-22s %12s%s%s\n", name, size_text(bytes).text, note[0] ? "  " : "", note);
-}
-
-/* Of the sum on a CPU; on a GPU behind it, for it is the host's. */
-static void index_row(const struct lf_plan *p, struct lf_buf *out)
-{
-    char note[128];
-    if (p->disk_bytes == 0) return;
-    snprintf(note, sizeof(note), "of %" PRIu64 " tokens in %s of --cache-dir%s", p->disk_tokens,
-             size_text(p->disk_bytes).text, p->is_host ? "" : ", of this machine's memory");
-    row(out, "index of the disk", p->disk_index_bytes, note);
-}
-
-/* Of a request of ctx tokens in one group. */
-static int request_blocks(const struct lf_plan *p, int group)
-{
-    return (int)lf_kv_windows_held(p->groups[group].window, blocks_of((uint64_t)p->ctx));
-}
-
-static bool are_alike(const struct lf_kv_group *a, const struct lf_kv_group *b)
-{
-    return a->window == b->window && a->n_kv_heads == b->n_kv_heads && a->head_dim == b->head_dim;
-}
-
-/* What a request of ctx tokens takes in the layers of each kind, whose groups lie side by side. */
-static void group_rows(const struct lf_plan *p, struct lf_buf *out)
-{
-    for (int first = 0, end; first < p->n_groups; first = end) {
-        const struct lf_kv_group *g = &p->groups[first];
-        int n_layers = 0, n_blocks = 0;
-        char name[32], note[128];
-        for (end = first; end < p->n_groups && are_alike(g, &p->groups[end]); end++) {
-            n_layers += p->groups[end].n_layers;
-            n_blocks += request_blocks(p, end);
-        }
-        snprintf(name, sizeof(name), g->window ? "  window of %d" : "  full attention", g->window);
-        snprintf(note, sizeof(note), "a request: %d blocks, %d layer%s in %d group%s, %d KV head%s of %d", n_blocks,
-                 n_layers, n_layers == 1 ? "" : "s", end - first, end - first == 1 ? "" : "s", g->n_kv_heads,
-                 g->n_kv_heads == 1 ? "" : "s", g->head_dim);
-        row(out, name, (uint64_t)n_blocks * p->kv_block_bytes, note);
-    }
-    if (p->n_step_blocks > 0) {
-        char note[64];
-        snprintf(note, sizeof(note), "once: %d blocks", p->n_step_blocks);
-        row(out, "  tokens of a step", (uint64_t)p->n_step_blocks * p->kv_block_bytes, note);
-    }
-}
-
-/* The model's heads, and those of layers that have others: of the first such, and how many are not like the model's. */
-static void name_heads(const struct lf_hparams *hp, struct lf_buf *out)
-{
-    int n = 0, first = 0;
-    for (int i = hp->n_layers - 1; i >= 0; i--) {
-        if (lf_layer_n_kv_heads(hp, i) == hp->n_kv_heads && lf_layer_head_dim(hp, i) == hp->head_dim) continue;
-        first = i;
-        n++;
-    }
-    lf_buf_printf(out, "%d query and %d KV heads of %d", hp->n_heads, hp->n_kv_heads, hp->head_dim);
-    if (n > 0)
-        lf_buf_printf(out, " (in %d layer%s other ones: %d of %d)", n, n == 1 ? "" : "s",
-                      lf_layer_n_kv_heads(hp, first), lf_layer_head_dim(hp, first));
-}
-
-void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct lf_buf *out)
-{
-    char note[128];
-    lf_buf_printf(out, "%s: %d layers, hidden %d, ", hp->architecture, hp->n_layers, hp->hidden);
-    name_heads(hp, out);
-    lf_buf_printf(out, ", vocabulary %d, %d positions\n", hp->n_vocab, hp->max_positions);
-    lf_buf_printf(out, "  %-22s %s\n", "device", p->device);
-    row(out, "weights", p->weight_bytes, "");
-    snprintf(note, sizeof(note), "%d tokens a step", p->chunk);
-    row(out, "activations", p->act_bytes, note);
-    row(out, "attention workspace", p->attn_bytes, "");
-    snprintf(note, sizeof(note), "%d positions%s", p->ctx,
-             p->is_auto_ctx && p->fits ? ", the largest context that fits" : "");
-    row(out, "rope table", p->rope_bytes, note);
-    snprintf(note, sizeof(note), "%d rows", p->max_out);
-    row(out, "logits", p->logits_bytes, note);
-    if (p->host_bytes > 0) row(out, "process", p->host_bytes, "");
-    if (p->text_bytes > 0) row(out, "texts, connections", p->text_bytes, "at most, as requests come");
-    if (p->is_host) index_row(p, out);
-    snprintf(note, sizeof(note), "%" PRIu64 " tokens in %d blocks, %s a token in %s", p->kv_tokens, p->n_blocks,
-             size_text(p->kv_token_bytes).text, lf_dtype_name(p->kv_dtype));
-    row(out, "KV cache", p->kv_bytes, note);
-    if (!is_plain(p)) group_rows(p, out);
-    snprintf(note, sizeof(note), "of %s (%s available)", size_text(p->limit_bytes).text,
-             size_text(p->available_bytes).text);
-    row(out, "total", p->total_bytes, note);
-    const char *by = p->is_described ? "assumed for driver and code" : "driver, code, other processes";
-    if (p->context_bytes > 0) row(out, "in use before", p->context_bytes, by);
-    if (!p->is_host) index_row(p, out);
-    if (p->below_bytes > 0) {
-        snprintf(note, sizeof(note), "%" PRIu64 " tokens below the cache, of this machine's memory", p->below_tokens);
-        row(out, "--cache-memory", p->below_bytes, note);
-    }
-    if (p->fits) {
-        lf_buf_printf(out, "Fits: %d request%s of %d tokens at once; longest context %d tokens.\n", p->n_concurrent,
-                      p->n_concurrent == 1 ? "" : "s", p->ctx, p->longest_ctx);
-    } else {
-        lf_buf_printf(out, "Does not fit: %s.\n", p->advice);
-    }
-}
-
-static void print_groups_json(const struct lf_plan *p, struct lf_buf *out)
-{
-    lf_buf_cstr(out, ",\"kv_groups\":[");
-    for (int i = 0; i < p->n_groups; i++) {
-        const struct lf_kv_group *g = &p->groups[i];
-        uint64_t page = LF_KV_BLOCK_TOKENS * (uint64_t)g->head_dim * lf_dtype_bytes(p->kv_dtype);
-        uint64_t used = 2 * (uint64_t)g->n_kv_heads * (uint64_t)g->n_layers * page;
-        lf_buf_printf(out,
-                      "%s{\"window\":%d,\"layers\":%d,\"kv_heads\":%d,\"head_dim\":%d,\"request_blocks\":%d,"
-                      "\"unused_block_bytes\":%" PRIu64 "}",
-                      i > 0 ? "," : "", g->window, g->n_layers, g->n_kv_heads, g->head_dim, request_blocks(p, i),
-                      p->kv_block_bytes - used);
-    }
-    lf_buf_char(out, ']');
-}
-
-void lf_plan_print_json(const struct lf_plan *p, const struct lf_hparams *hp, struct lf_buf *out)
-{
-    const struct {
-        const char *key;
-        uint64_t value;
-    } numbers[] = {
-        {"ctx", (uint64_t)p->ctx},
-        {"max_positions", (uint64_t)hp->max_positions},
-        {"chunk", (uint64_t)p->chunk},
-        {"max_seqs", (uint64_t)p->max_seqs},
-        {"weight_bytes", p->weight_bytes},
-        {"workspace_bytes", p->workspace_bytes},
-        {"activation_bytes", p->act_bytes},
-        {"attention_bytes", p->attn_bytes},
-        {"rope_bytes", p->rope_bytes},
-        {"logits_bytes", p->logits_bytes},
-        {"host_bytes", p->host_bytes},
-        {"text_bytes", p->text_bytes},
-        {"context_bytes", p->context_bytes},
-        {"kv_block_tokens", LF_KV_BLOCK_TOKENS},
-        {"kv_block_bytes", p->kv_block_bytes},
-        {"kv_token_bytes", p->kv_token_bytes},
-        {"kv_blocks", (uint64_t)p->n_blocks},
-        {"kv_tokens", p->kv_tokens},
-        {"kv_request_blocks", (uint64_t)p->n_request_blocks},
-        {"kv_step_blocks", (uint64_t)p->n_step_blocks},
-        {"kv_bytes", p->kv_bytes},
-        {"disk_index_bytes", p->disk_index_bytes},
-        {"disk_tokens", p->disk_tokens},
-        {"disk_bytes", p->disk_bytes},
-        {"cache_memory_tokens", p->below_tokens},
-        {"cache_memory_bytes", p->below_bytes},
-        {"total_bytes", p->total_bytes},
-        {"limit_bytes", p->limit_bytes},
-        {"available_bytes", p->available_bytes},
-        {"concurrent_requests", (uint64_t)p->n_concurrent},
-        {"longest_ctx", (uint64_t)p->longest_ctx},
-    };
-    lf_buf_printf(out, "{\"architecture\":");
-    lf_json_write_string(out, lf_str_c(hp->architecture));
-    lf_buf_cstr(out, ",\"device\":");
-    lf_json_write_string(out, lf_str_c(p->device));
-    lf_buf_printf(out, ",\"device_is_described\":%s", p->is_described ? "true" : "false");
-    lf_buf_printf(out, ",\"kv_dtype\":\"%s\"", lf_dtype_name(p->kv_dtype));
-    for (size_t i = 0; i < LF_N_ELEMS(numbers); i++) {
-        lf_buf_printf(out, ",\"%s\":%" PRIu64, numbers[i].key, numbers[i].value);
-    }
-    print_groups_json(p, out);
-    lf_buf_printf(out, ",\"fits\":%s,\"advice\":", p->fits ? "true" : "false");
-    lf_json_write_string(out, lf_str_c(p->advice));
-    lf_buf_char(out, '}');
 }

@@ -20,12 +20,14 @@ enum { LF_CTX_AUTO = -1 };
 struct lf_plan_opts {
     int ctx;               /* --ctx, tokens; 0: the model's max_positions; LF_CTX_AUTO: as much of that as fits */
     int chunk;             /* --chunk, tokens of one step at most; 0: default */
-    int max_seqs;          /* --max-seqs; 0: default */
+    int max_seqs;          /* --max-seqs; 0: default, or fewer where their states would take much of the memory */
     int max_out;           /* logits rows of one step; 0: max_seqs */
     int fitting_ctx;       /* the largest ctx that fits, where the caller knows better; 0: searched for */
     uint64_t other_memory; /* a memory_bytes with which it fits, where the caller knows better; 0: its total */
     int concurrency;       /* --concurrency, requests of ctx tokens that must fit at once; 0: 1 */
     uint64_t memory_bytes; /* --memory, for everything; 0: decided from what is available */
+    int n_snapshots;       /* --snapshots, states that are kept beside those of running sequences; 0: default */
+    bool no_prefix_cache;  /* nothing is kept for later: a spare slot is enough */
     uint64_t kv_tokens;    /* --kv-tokens: a cache for so many tokens, of requests of ctx; 0: what memory gives */
     enum lf_dtype kv_dtype;
     uint64_t host_bytes; /* what the process needs beside the model: program, tokenizer, tables (caller's sum) */
@@ -57,6 +59,13 @@ struct lf_plan {
     int n_request_blocks; /* and that a request of ctx tokens takes */
     uint64_t kv_tokens;   /* that all of them hold, of requests of ctx */
     uint64_t kv_bytes;
+    /* States (kv/kv_layout.h), behind the blocks: a slot for each sequence that may run (lf_batch_n_slots), and
+     * snapshots. All 0 where no layer has one. */
+    struct lf_kv_states states;
+    uint64_t slot_bytes;
+    int n_slots, n_snapshots; /* the second of the first */
+    uint64_t state_bytes;     /* of all slots */
+    int max_seqs_before;      /* what max_seqs is by default, where it was lowered for them; else 0 */
     int n_groups;
     struct lf_kv_group groups[LF_KV_GROUPS_N];
     struct lf_kv_windows windows;                       /* of the groups */
@@ -71,6 +80,12 @@ struct lf_plan {
     int longest_ctx;  /* tokens of the longest single request; where it does not fit, the ctx that advice names, or 0 */
     char advice[512]; /* what to change where it does not fit; "" where it does */
 };
+
+/* One group that keeps all: blocks are tokens. */
+static inline bool lf_plan_is_plain(const struct lf_plan *plan)
+{
+    return plan->n_groups == 1 && plan->groups[0].window == 0;
+}
 
 /* LF_INVALID for options that contradict the model (ctx above max_positions). A plan that does not fit is LF_OK with
  * fits = false. weight_bytes comes from lf_weights_bytes; ops are the device's, for the size of the GEMM's scratch. */

@@ -51,6 +51,7 @@ struct lf_config {
     uint64_t text_memory;                   /* bytes; 0: by the sizes of bodies and memory */
     int chunk;
     int max_seqs;
+    int snapshots; /* 0: by default */
     int concurrency;
 
     /* device */

@@ -184,6 +184,20 @@ static const struct lf_option rows[] = {
          "model in f16 and bf16 for all others.",
      .commands = MODELS,
      .group = LF_GROUP_MEMORY},
+    {.name = "snapshots",
+     .type = LF_OPTION_INT,
+     .offset = FIELD(snapshots),
+     .max = LF_SNAPSHOTS_N,
+     .fallback = "0",
+     .arg = "N",
+     .shown = "one for every 8192 tokens of the KV cache, and one for each request that may run",
+     .help = "states that the prefix cache keeps, of models that have such",
+     .detail =
+         "Layers of linear attention have one state of a sequence, which cannot be cut: a document is found again "
+         "where a copy of it was kept, which is at its end, at the end of each of its parts, and every 8192 "
+         "tokens. `plan` says what one takes.",
+     .commands = SERVE | PLAN,
+     .group = LF_GROUP_MEMORY},
     {.name = "no-fusion",
      .type = LF_OPTION_FLAG,
      .offset = FIELD(no_fusion),
@@ -200,7 +214,7 @@ static const struct lf_option rows[] = {
      .fallback = "on",
      .arg = "on|off",
      .help = "keep the KV blocks of finished requests, so that the same document is not read twice",
-     .commands = SERVE,
+     .commands = SERVE | PLAN,
      .group = LF_GROUP_MEMORY},
     {.name = "cache-dir",
      .type = LF_OPTION_STRING,
@@ -398,7 +412,9 @@ static const struct lf_option rows[] = {
      .arg = "N",
      .shown = "64",
      .help = "requests that run at once at most",
-     .detail = "An eighth more may run, of clients that run nothing else.",
+     .detail =
+         "An eighth more may run, of clients that run nothing else. The default is lower where layers have states "
+         "that would take more than a quarter of the memory for the cache.",
      .commands = SERVE | PLAN,
      .group = LF_GROUP_SCHEDULE},
     {.name = "step-ms",

@@ -247,6 +247,8 @@ static struct lf_engine_opts engine_opts(const struct lf_runtime *rt)
         .memory_bytes = c->cache_memory,
         .may_meet = c->cache_meet,
         .block_bytes = block_kind(rt).block_bytes,
+        .n_slots = rt->plan.n_slots,
+        .slot_blocks = rt->plan.states.slot_blocks,
     };
 }
 
@@ -358,6 +360,8 @@ static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memor
         .max_seqs = c->max_seqs,
         .concurrency = c->concurrency,
         .memory_bytes = memory,
+        .n_snapshots = c->snapshots,
+        .no_prefix_cache = !c->prefix_cache,
         .kv_tokens = c->kv_tokens,
         .kv_dtype = kv_dtype(rt),
         .no_fusion = c->no_fusion,
@@ -479,6 +483,7 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
     struct lf_kv_cache_opts kv_opts = {
         .dtype = rt->plan.kv_dtype,
         .n_blocks = rt->plan.n_blocks,
+        .n_slots = rt->plan.n_slots,
         .layout = lf_model_kv_layout(rt->model),
         .prefix_cache = c->prefix_cache,
         .identity = identity,

@@ -368,17 +368,28 @@ static void print_plan(const struct server *s)
     lf_buf_deinit(&page);
 }
 
+/* Fewer requests run than do by default. */
+static void print_lowered(const struct lf_plan *p, char out[128])
+{
+    out[0] = 0;
+    if (p->max_seqs_before == 0) return;
+    snprintf(out, 128, ", of any length at most %d at once instead of %d, for their states (--max-seqs)", p->max_seqs,
+             p->max_seqs_before);
+}
+
 static void print_ready(const struct server *s)
 {
     const struct lf_plan *p = &s->rt.plan;
+    char lowered[128];
     struct lf_buf sampling;
+    print_lowered(p, lowered);
     lf_buf_init(&sampling, 256);
     lf_sampling_defaults_print(&s->sampling, &sampling);
     bool v6 = strchr(s->config->host, ':') != NULL;
-    printf("ready in %.2f s: http://%s%s%s:%d  model %s, context %d tokens, %d such request%s at once, %.1f MiB, on "
-           "%s%s%s\n",
+    printf("ready in %.2f s: http://%s%s%s:%d  model %s, context %d tokens, %d such request%s at once%s, %.1f MiB, "
+           "on %s%s%s\n",
            (double)(lf_clock_ns() - s->started_ns) / LF_NS_PER_S, v6 ? "[" : "", s->config->host, v6 ? "]" : "",
-           lf_http_server_port(s->http), s->model_id, p->ctx, p->n_concurrent, p->n_concurrent == 1 ? "" : "s",
+           lf_http_server_port(s->http), s->model_id, p->ctx, p->n_concurrent, p->n_concurrent == 1 ? "" : "s", lowered,
            (double)p->total_bytes / (1024.0 * 1024.0), p->device, sampling.len ? ", unless a request says: " : "",
            lf_buf_view(&sampling).ptr);
     lf_buf_deinit(&sampling);

@@ -36,6 +36,7 @@ static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_o
     LF_TRY(lf_model_open(&rig->model, rig->dev, &rig->hp, &model_opts, err));
     struct lf_kv_cache_opts kv_opts = {.dtype = kv_dtype,
                                        .n_blocks = rig->plan.n_blocks,
+                                       .n_slots = rig->plan.n_slots,
                                        .layout = lf_model_kv_layout(rig->model),
                                        .prefix_cache = o->prefix_cache};
     LF_TRY(lf_kv_cache_open(&rig->kv, rig->dev, &kv_opts, err));
@@ -67,6 +68,16 @@ void model_rig_fill_table(struct model_rig *rig, int32_t *blocks, int n)
     for (int i = 0; i < n_used; i++) blocks[i] = rig->plan.n_blocks - 1 - i;
 }
 
+struct lf_state_seq model_rig_state(const struct lf_kv_seq *seq, int slot)
+{
+    int position = seq->kv_len - seq->n_tokens;
+    return (struct lf_state_seq){.first_token = seq->first_token,
+                                 .n_tokens = seq->n_tokens,
+                                 .position = position,
+                                 .in = position > 0 ? slot : -1,
+                                 .out = slot};
+}
+
 void model_rig_run(struct model_rig *rig, const int32_t *blocks, const int32_t *ids, int n, int kv_len, int chunk,
                    bool all, float *logits)
 {
@@ -80,7 +91,13 @@ void model_rig_run(struct model_rig *rig, const int32_t *blocks, const int32_t *
                                 .n_tokens = m,
                                 .kv_len = kv_len + first + m,
                                 .is_decode = n == 1 && kv_len > 0};
-        struct lf_batch batch = {.ids = ids + first, .n_tokens = m, .seqs = &seq, .n_seqs = 1, .logits_idx = wanted};
+        struct lf_state_seq state = model_rig_state(&seq, 0);
+        struct lf_batch batch = {.ids = ids + first,
+                                 .n_tokens = m,
+                                 .seqs = &seq,
+                                 .n_seqs = 1,
+                                 .states = rig->kv.states.n_layers > 0 ? &state : NULL,
+                                 .logits_idx = wanted};
         for (int i = 0; i < m && all; i++) wanted[i] = i;
         if (!all) wanted[0] = m - 1;
         batch.n_out = all ? m : last;

@@ -42,10 +42,13 @@ void model_rig_close(struct model_rig *rig);
  * has room for n entries. */
 void model_rig_fill_table(struct model_rig *rig, int32_t *blocks, int n);
 
-/* Appends ids[0..n) to a sequence that holds kv_len tokens, in steps of chunk tokens. blocks is its table, or
- * those of the cache's groups.
- * A single token behind others is a decode token. logits: all rows [n, n_vocab], or with all false the last row
- * only. */
+/* What a step does with the state of a sequence that has a slot to itself, and leaves no marks: for batches of models
+ * with states (rig->kv.states.n_layers > 0), the slot of sequence i is i. */
+struct lf_state_seq model_rig_state(const struct lf_kv_seq *seq, int slot);
+
+/* Appends ids[0..n) to a sequence that holds kv_len tokens, in steps of chunk tokens; its state has slot 0. blocks is
+ * its table, or those of the cache's groups. A single token behind others is a decode token. logits: all rows [n,
+ * n_vocab], or with all false the last row only. */
 void model_rig_run(struct model_rig *rig, const int32_t *blocks, const int32_t *ids, int n, int kv_len, int chunk,
                    bool all, float *logits);
 
