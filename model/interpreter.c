@@ -301,6 +301,71 @@ static void expert_sum(const struct lf_step *s, const struct lf_op *op)
     lf_device_ops(s->dev)->expert_sum(s->dev, &p);
 }
 
+static struct lf_state_view state_of(const struct lf_step *s, const struct lf_op *op)
+{
+    return s->states[place_of(s, op).layer];
+}
+
+static void conv(const struct lf_step *s, const struct lf_op *op)
+{
+    struct lf_conv_params p = {.y = at(s, op->out[LF_OP_Y]),
+                               .x = at(s, op->in[LF_OP_X]),
+                               .x_stride = s->program->values[op->in[LF_OP_X]].width,
+                               .w = vector(s, op, LF_OP_W),
+                               .n_tokens = s->n_tokens,
+                               .shape = op->delta,
+                               .state = state_of(s, op),
+                               .step = &s->state_step};
+    lf_device_ops(s->dev)->conv(s->dev, &p);
+}
+
+static void delta(const struct lf_step *s, const struct lf_op *op)
+{
+    struct lf_delta_params p = {.out = at(s, op->out[LF_OP_Y]),
+                                .qkv = at(s, op->in[LF_OP_X]),
+                                .ba = at(s, op->in[LF_OP_GATE]),
+                                .a_log = vector(s, op, LF_OP_W),
+                                .dt = vector(s, op, LF_OP_BIAS),
+                                .n_tokens = s->n_tokens,
+                                .shape = op->delta,
+                                .state = state_of(s, op),
+                                .step = &s->state_step,
+                                .scratch = s->base + s->ws->scratch};
+    lf_device_ops(s->dev)->delta(s->dev, &p);
+}
+
+static void gated_norm(const struct lf_step *s, const struct lf_op *op)
+{
+    const struct lf_value *gate = &s->program->values[op->in[LF_OP_GATE]];
+    int width = s->program->values[op->out[LF_OP_Y]].width, dim = s->weights[op->weight[LF_OP_NORM]].n_out;
+    size_t act_bytes = lf_dtype_bytes(lf_device_info(s->dev)->act_dtype);
+    struct lf_gated_norm_params p = {.out = at(s, op->out[LF_OP_Y]),
+                                     .x = at(s, op->in[LF_OP_X]),
+                                     .gate = (const char *)at(s, op->in[LF_OP_GATE]) +
+                                             (size_t)(gate->width - width) * act_bytes,
+                                     .gate_stride = gate->width,
+                                     .weight = vector(s, op, LF_OP_NORM),
+                                     .eps = op->eps,
+                                     .n_tokens = n_rows(s, op),
+                                     .n_heads = width / dim,
+                                     .dim = dim};
+    lf_device_ops(s->dev)->gated_norm(s->dev, &p);
+}
+
+static void gate_sigmoid(const struct lf_step *s, const struct lf_op *op)
+{
+    const struct lf_value *y = &s->program->values[op->out[LF_OP_Y]];
+    struct lf_gate_sigmoid_params p = {.out = at(s, op->out[LF_OP_Y]),
+                                       .x = at(s, op->in[LF_OP_X]),
+                                       .is_float = y->is_float,
+                                       .gate = at(s, op->in[LF_OP_GATE]),
+                                       .of_token = s->program->values[op->in[LF_OP_GATE]].is_float,
+                                       .residual = residual(s, op),
+                                       .n_tokens = n_rows(s, op),
+                                       .dim = y->width};
+    lf_device_ops(s->dev)->gate_sigmoid(s->dev, &p);
+}
+
 static void run_op(const struct lf_step *s, const struct lf_op *op)
 {
     static void (*const run[LF_OP_KINDS_N])(const struct lf_step *, const struct lf_op *) = {
@@ -317,6 +382,10 @@ static void run_op(const struct lf_step *s, const struct lf_op *op)
         [LF_OP_ROUTE] = route,
         [LF_OP_EXPERT_GEMM] = expert_gemm,
         [LF_OP_EXPERT_SUM] = expert_sum,
+        [LF_OP_CONV] = conv,
+        [LF_OP_DELTA] = delta,
+        [LF_OP_GATED_NORM] = gated_norm,
+        [LF_OP_GATE_SIGMOID] = gate_sigmoid,
         [LF_OP_GEMM_GATE_MUL] = gemm_gate_mul,
         [LF_OP_GEMM_ROPE_APPEND] = gemm_rope_append,
     };

@@ -7,23 +7,27 @@
 
 static const struct {
     const char *name;
-    bool has_gemm;
+    bool has_gemm, keeps;
 } kinds[LF_OP_KINDS_N] = {
-    [LF_OP_EMBED] = {"embed", false},
-    [LF_OP_RMSNORM] = {"rmsnorm", false},
-    [LF_OP_GEMM] = {"gemm", true},
-    [LF_OP_GATE_MUL] = {"gate_mul", false},
-    [LF_OP_ROPE_APPEND] = {"rope_append", false},
-    [LF_OP_ROPE] = {"rope", false},
-    [LF_OP_ATTENTION] = {"attention", false},
-    [LF_OP_PICK] = {"pick", false},
-    [LF_OP_SOFTCAP] = {"softcap", false},
-    [LF_OP_ROUND] = {"round", false},
-    [LF_OP_ROUTE] = {"route", false},
-    [LF_OP_EXPERT_GEMM] = {"expert_gemm", false},
-    [LF_OP_EXPERT_SUM] = {"expert_sum", false},
-    [LF_OP_GEMM_GATE_MUL] = {"gemm_gate_mul", true},
-    [LF_OP_GEMM_ROPE_APPEND] = {"gemm_rope_append", true},
+    [LF_OP_EMBED] = {"embed", false, false},
+    [LF_OP_RMSNORM] = {"rmsnorm", false, false},
+    [LF_OP_GEMM] = {"gemm", true, false},
+    [LF_OP_GATE_MUL] = {"gate_mul", false, false},
+    [LF_OP_ROPE_APPEND] = {"rope_append", false, true},
+    [LF_OP_ROPE] = {"rope", false, false},
+    [LF_OP_ATTENTION] = {"attention", false, false},
+    [LF_OP_PICK] = {"pick", false, false},
+    [LF_OP_SOFTCAP] = {"softcap", false, false},
+    [LF_OP_ROUND] = {"round", false, false},
+    [LF_OP_ROUTE] = {"route", false, false},
+    [LF_OP_EXPERT_GEMM] = {"expert_gemm", false, false},
+    [LF_OP_EXPERT_SUM] = {"expert_sum", false, false},
+    [LF_OP_CONV] = {"conv", false, true},
+    [LF_OP_DELTA] = {"delta", false, true},
+    [LF_OP_GATED_NORM] = {"gated_norm", false, false},
+    [LF_OP_GATE_SIGMOID] = {"gate_sigmoid", false, false},
+    [LF_OP_GEMM_GATE_MUL] = {"gemm_gate_mul", true, false},
+    [LF_OP_GEMM_ROPE_APPEND] = {"gemm_rope_append", true, true},
 };
 
 const char *lf_op_name(enum lf_op_kind kind)
@@ -36,18 +40,9 @@ bool lf_op_has_gemm(enum lf_op_kind kind)
     return kinds[kind].has_gemm;
 }
 
-/* Where row `row` of n rows that alternate comes from: the first half are the even ones. */
-static int even_then_odd(int row, int n)
+bool lf_op_keeps(enum lf_op_kind kind)
 {
-    int n_even = (n + 1) / 2;
-    return row < n_even ? 2 * row : 2 * (row - n_even) + 1;
-}
-
-int lf_row_order_source(const struct lf_slot_part *part, int row)
-{
-    if (part->order == LF_ROWS_DEINTERLEAVE) return even_then_odd(row, part->n_rows);
-    if (part->order == LF_ROWS_AS_STORED || row % part->head_dim >= part->rotary_dim) return row;
-    return row - row % part->head_dim + even_then_odd(row % part->head_dim, part->rotary_dim);
+    return kinds[kind].keeps;
 }
 
 struct lf_op lf_op_init(enum lf_op_kind kind, int layer)
@@ -166,15 +161,6 @@ uint64_t lf_value_rows(const struct lf_value *value, uint64_t of_kind)
 uint64_t lf_value_elem_bytes(const struct lf_value *value, uint64_t act_bytes)
 {
     return value->is_float ? sizeof(float) : value->is_int ? sizeof(int32_t) : act_bytes;
-}
-
-uint64_t lf_slot_bytes(const struct lf_slot *slot, enum lf_dtype dtype, const struct lf_ops *ops)
-{
-    uint64_t n_each = (uint64_t)LF_MAX(slot->n_experts, 1);
-    struct lf_weight w = {.dtype = dtype, .n_out = slot->n_out, .n_in = slot->n_in};
-    uint64_t n =
-        slot->is_vector ? n_each * (uint64_t)slot->n_out * sizeof(float) : n_each * lf_weight_expert_bytes(ops, &w);
-    return (n + LF_SLOT_ALIGN_BYTES - 1) / LF_SLOT_ALIGN_BYTES * LF_SLOT_ALIGN_BYTES;
 }
 
 bool lf_program_reads(const struct lf_program *p, int from, int value)

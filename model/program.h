@@ -23,6 +23,7 @@
 
 #include "core/status.h"
 #include "device/ops.h"
+#include "model/slot.h"
 
 enum lf_op_kind {
     LF_OP_EMBED,       /* x = scale · table row of each id */
@@ -38,6 +39,11 @@ enum lf_op_kind {
     LF_OP_ROUTE,       /* which experts compute a token, and with what weights */
     LF_OP_EXPERT_GEMM, /* y = x·w[e]ᵀ (+ bias[e]) of each expert's rows */
     LF_OP_EXPERT_SUM,  /* x = Σ weight · row of a token's expert rows (+ residual) */
+    /* of a gated delta net (device/delta.h) */
+    LF_OP_CONV,         /* y = silu(convolution of the left channels of x); the state of the op's layer goes on */
+    LF_OP_DELTA,        /* out = the delta rule over qkv; the state of the op's layer goes on */
+    LF_OP_GATED_NORM,   /* h = norm(x) · weight · silu(gate), of each head */
+    LF_OP_GATE_SIGMOID, /* h = x · σ(gate) (+ residual) */
     /* fused */
     LF_OP_GEMM_GATE_MUL,
     LF_OP_GEMM_ROPE_APPEND,
@@ -52,8 +58,6 @@ enum lf_rows {
     LF_ROWS_N
 };
 
-enum { LF_NONE = -1 }; /* no value, no slot */
-
 struct lf_value {
     enum lf_rows rows;
     int each; /* rows for each of those tokens: k of expert rows. 0: one, which are no expert rows */
@@ -64,50 +68,6 @@ struct lf_value {
     int place, next_long; /* place: the value that it was made for: itself, or the one that it is added to */
     bool is_placed;
     uint64_t offset; /* in the workspace, bytes */
-};
-
-/* Which axis of a matrix several devices would share: nothing is sharded yet, but every slot says it. */
-enum lf_shard { LF_SHARD_NONE, LF_SHARD_ROWS, LF_SHARD_COLUMNS, LF_SHARD_HEADS, LF_SHARD_EXPERTS };
-
-enum { LF_SLOT_PARTS_N = 3, LF_SLOT_ALIGN_BYTES = 64 };
-
-/* How the rows of a tensor (the elements of a vector) are put in order where they are loaded. */
-enum lf_row_order {
-    LF_ROWS_AS_STORED,
-    LF_ROWS_DEINTERLEAVE,     /* all even rows, then all odd ones: gate and up that alternate */
-    LF_ROWS_DEINTERLEAVE_HEAD /* within the first rotary_dim of each head_dim rows: even ones, then odd ones. RoPE of
-                                 the pairs (2i, 2i + 1) becomes that of (i, i + rotary_dim/2), and scores stay the same
-                                 where q and k are in the same order */
-};
-
-/* What tensors of a checkpoint become: a matrix [n_out, n_in] in the order of the device's GEMM, or a vector of n_out
- * floats. Its parts are stacked by rows. Hashes (identity.h) are of the tensors as they are stored.
- *
- * With experts it is n_experts of them: matrices as struct lf_weight has them, or vectors one behind the other. Then
- * either each part of each expert is a tensor of its own (patterns have "@"), or a part is one tensor of all experts,
- * [n_experts, rows, n_in]. */
-struct lf_slot {
-    int layer; /* -1: outside the layers */
-    bool is_vector;
-    float add;       /* of a vector: what is added to each element (norms that multiply by 1 + w) */
-    int n_experts;   /* 0: it has none */
-    int n_out, n_in; /* a vector has n_in 1 */
-    enum lf_shard shard;
-    int tied_to;        /* the slot whose bytes it shares unless the files hold others (lm_head), or LF_NONE */
-    const char *suffix; /* of each name: ".weight", ".bias", "" */
-    int n_parts;
-    struct lf_slot_part {
-        const char *pattern; /* a name, in which "#" stands for the layer and "@" for the expert; static */
-        int n_rows;
-        enum lf_row_order order;
-        int head_dim, rotary_dim; /* of LF_ROWS_DEINTERLEAVE_HEAD */
-    } parts[LF_SLOT_PARTS_N];
-    /* The whole name, but for its "#", of the one tensor in which the files may have all of it instead: of experts
-     * [n_experts, n_out, n_in]. NULL: they may not. */
-    const char *whole;
-    /* Of matrices whose parts are tensors of all experts: they have the columns, [n_experts, n_in, rows]. Or, under the
-     * names with "_blocks" and "_scales" behind them, the rows in MXFP4 (stage.h). */
-    bool by_columns;
 };
 
 /* Which places of an op mean what. A place that is LF_NONE is not there.
@@ -126,13 +86,28 @@ struct lf_slot {
  *     route            logits                        weights, routing, first
  *     expert_gemm      x, –, –, routing, first       y                 w, bias
  *     expert_sum       x, residual, –, routing, –, weights     y
+ *     conv             x                             y                 w [channels · width]
+ *     delta            qkv, gate (b, then a)         out               a_log (w), dt (bias)
+ *     gated_norm       x, gate                       h                 norm
+ *     gate_sigmoid     x, residual, gate             h
  *     gemm_gate_mul    x, –, sum_squares             gate_up, act      w, bias
  *     gemm_rope_append x, –, sum_squares             qkv, q            w, bias, –, q_norm, k_norm
  *
+ * The gate of a gated_norm is the right channels of a value that may be wider, as conv's x is the left ones. That of a
+ * gate_sigmoid is as wide as x, or one float for the whole row.
  * Routing is [tokens, 2·k] int32: `rows` of device/ops.h, then `places`.
  * A gemm with a norm makes h = norm(y) beside y; the gemm that reads h has the same sum_squares. In steps of few rows
  * that is the fused RMSNorm of device/ops.h, else a norm of its own behind the gemm (interpreter.c). */
-enum { LF_OP_X, LF_OP_RESIDUAL, LF_OP_X_SUM_SQUARES, LF_OP_ROUTING, LF_OP_FIRST, LF_OP_ROUTE_WEIGHTS, LF_OP_INPUTS_N };
+enum {
+    LF_OP_X,
+    LF_OP_RESIDUAL,
+    LF_OP_X_SUM_SQUARES,
+    LF_OP_ROUTING,
+    LF_OP_FIRST,
+    LF_OP_ROUTE_WEIGHTS,
+    LF_OP_GATE,
+    LF_OP_INPUTS_N
+};
 enum { LF_OP_Y, LF_OP_Y2, LF_OP_Y_SUM_SQUARES, LF_OP_OUTPUTS_N };
 enum { LF_OP_Y_ROUTING = LF_OP_Y2, LF_OP_Y_FIRST = LF_OP_Y_SUM_SQUARES }; /* of a route */
 enum { LF_OP_W, LF_OP_BIAS, LF_OP_NORM, LF_OP_Q_NORM, LF_OP_K_NORM, LF_OP_SCALE, LF_OP_WEIGHTS_N };
@@ -154,6 +129,8 @@ struct lf_op {
     enum lf_act act;      /* of gate_mul */
     float limit;          /* of its act */
     enum lf_route route;  /* of route */
+
+    struct lf_delta_shape delta; /* of conv and delta */
 };
 
 /* One forward pass. Zeroed: none. */
@@ -165,8 +142,6 @@ struct lf_program {
     int logits; /* value; LF_NONE: this program makes none */
 };
 
-/* Of a part with an order: the row of its tensor that becomes row `row` of the part. */
-int lf_row_order_source(const struct lf_slot_part *part, int row);
 /* An op with nothing in its places yet. */
 struct lf_op lf_op_init(enum lf_op_kind kind, int layer);
 /* LF_NO_MEMORY. ops and values of `from`, no slots. */
@@ -175,6 +150,8 @@ void lf_program_deinit(struct lf_program *program); /* accepts a zeroed one */
 const char *lf_op_name(enum lf_op_kind kind);       /* "gemm", … */
 /* Whether the op multiplies by a matrix. */
 bool lf_op_has_gemm(enum lf_op_kind kind);
+/* Whether every token of a step must reach the op: later steps read what it leaves (K and V, states). */
+bool lf_op_keeps(enum lf_op_kind kind);
 /* Makes room at ops[at] for one more. LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_program_insert(struct lf_program *program, int at, const struct lf_op *op,
                                                struct lf_err *err);
@@ -192,8 +169,6 @@ LF_MUST_CHECK enum lf_status lf_program_add_slot(struct lf_program *program, con
 /* Rows of a value in a step in which its kind of rows are so many. */
 uint64_t lf_value_rows(const struct lf_value *value, uint64_t of_kind);
 uint64_t lf_value_elem_bytes(const struct lf_value *value, uint64_t act_bytes);
-/* What a slot's weights take, each slot's beginning aligned, of matrices of this element type. */
-uint64_t lf_slot_bytes(const struct lf_slot *slot, enum lf_dtype dtype, const struct lf_ops *ops);
 /* Whether value v is read by an op from ops[from] on. */
 bool lf_program_reads(const struct lf_program *program, int from, int value);
 

@@ -18,12 +18,14 @@ enum lf_status lf_program_record(struct lf_program *out, const struct lf_hparams
 static enum lf_status check_device(const struct lf_program *p, const struct lf_hparams *hp, const struct lf_ops *ops,
                                    struct lf_err *err)
 {
-    for (int i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == LF_OP_ROUTE && !ops->route)
-            return lf_fail(err, LF_UNSUPPORTED,
-                           "%s has experts, which are not implemented on this device (--device cpu has them)",
-                           hp->architecture);
-    return LF_OK;
+    const char *missing = NULL;
+    for (int i = 0; i < p->n_ops && !missing; i++) {
+        if (p->ops[i].kind == LF_OP_ROUTE && !ops->route) missing = "experts";
+        if (p->ops[i].kind == LF_OP_DELTA && !ops->delta) missing = "gated delta nets";
+    }
+    if (!missing) return LF_OK;
+    return lf_fail(err, LF_UNSUPPORTED, "%s has %s, which are not implemented on this device (--device cpu has them)",
+                   hp->architecture, missing);
 }
 
 static enum lf_status derive(struct lf_programs *p, enum lf_wanted wanted, const struct lf_ops *ops, bool no_fusion,

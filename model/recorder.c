@@ -109,6 +109,13 @@ int lf_rec_bare_vector(struct lf_recorder *r, int layer, const char *pattern, in
     return add_vector(r, layer, pattern, "", n, 0);
 }
 
+int lf_rec_taps(struct lf_recorder *r, int layer, const char *pattern, int n, int width)
+{
+    int slot = add_vector(r, layer, pattern, ".weight", n * width, 0);
+    if (r->status == LF_OK) r->program.slots[slot].n_taps = width;
+    return slot;
+}
+
 void lf_rec_tie(struct lf_recorder *r, struct lf_linear linear, struct lf_linear to)
 {
     if (r->status == LF_OK) r->program.slots[linear.weight].tied_to = to.weight;
@@ -328,6 +335,46 @@ int lf_rec_expert_sum(struct lf_recorder *r, int x, const struct lf_routing *rou
     op.in[LF_OP_ROUTING] = routing->routing;
     op.in[LF_OP_ROUTE_WEIGHTS] = routing->weights;
     return add_op(r, op, (struct lf_value){.width = width_of(r, x), .is_float = true});
+}
+
+int lf_rec_conv(struct lf_recorder *r, int layer, int x, int w)
+{
+    struct lf_op op = lf_op_init(LF_OP_CONV, layer);
+    op.in[LF_OP_X] = x;
+    op.weight[LF_OP_W] = w;
+    op.delta = r->hp->delta;
+    return add_op(r, op, (struct lf_value){.width = lf_delta_channels(&op.delta)});
+}
+
+int lf_rec_delta(struct lf_recorder *r, int layer, int qkv, int ba, int a_log, int dt)
+{
+    struct lf_op op = lf_op_init(LF_OP_DELTA, layer);
+    op.in[LF_OP_X] = qkv;
+    op.in[LF_OP_GATE] = ba;
+    op.weight[LF_OP_W] = a_log;
+    op.weight[LF_OP_BIAS] = dt;
+    op.delta = r->hp->delta;
+    return add_op(r, op, (struct lf_value){.width = op.delta.n_v_heads * op.delta.v_dim});
+}
+
+int lf_rec_gated_norm(struct lf_recorder *r, int x, int gate, int weight)
+{
+    struct lf_op op = lf_op_init(LF_OP_GATED_NORM, -1);
+    op.in[LF_OP_X] = x;
+    op.in[LF_OP_GATE] = gate;
+    op.weight[LF_OP_NORM] = weight;
+    op.eps = r->hp->norm_eps;
+    return add_op(r, op, (struct lf_value){.width = width_of(r, x)});
+}
+
+int lf_rec_gate_sigmoid(struct lf_recorder *r, int x, int gate, int residual)
+{
+    struct lf_op op = lf_op_init(LF_OP_GATE_SIGMOID, -1);
+    op.in[LF_OP_X] = x;
+    op.in[LF_OP_GATE] = gate;
+    op.in[LF_OP_RESIDUAL] = residual;
+    bool is_float = r->status == LF_OK && r->program.values[x].is_float;
+    return add_op(r, op, (struct lf_value){.width = width_of(r, x), .is_float = is_float});
 }
 
 void lf_rec_logits(struct lf_recorder *r, int x, struct lf_linear head)

@@ -54,6 +54,8 @@ int lf_rec_vector(struct lf_recorder *r, int layer, const char *pattern, int n);
 int lf_rec_vector_plus(struct lf_recorder *r, int layer, const char *pattern, int n, float add);
 /* One that the files know by the pattern alone. */
 int lf_rec_bare_vector(struct lf_recorder *r, int layer, const char *pattern, int n);
+/* The taps of a convolution of n channels by themselves, [n, 1, width] in the files: n · width floats. */
+int lf_rec_taps(struct lf_recorder *r, int layer, const char *pattern, int n, int width);
 /* The matrix shares the bytes of another one, unless the files hold one that differs. */
 void lf_rec_tie(struct lf_recorder *r, struct lf_linear linear, struct lf_linear to);
 
@@ -102,6 +104,14 @@ int lf_rec_expert_gemm(struct lf_recorder *r, int x, struct lf_linear experts, c
 int lf_rec_expert_gemm_float(struct lf_recorder *r, int x, struct lf_linear experts, const struct lf_routing *routing);
 /* residual + the weighted sum of a token's expert rows, float. residual: LF_NONE: none. */
 int lf_rec_expert_sum(struct lf_recorder *r, int x, const struct lf_routing *routing, int residual);
+/* The convolution of the left channels of x, and the delta rule over what it makes: hp->delta says the shapes. w: a
+ * slot of lf_rec_taps; ba: float, b of all value heads, then a; a_log, dt: slots. */
+int lf_rec_conv(struct lf_recorder *r, int layer, int x, int w);
+int lf_rec_delta(struct lf_recorder *r, int layer, int qkv, int ba, int a_log, int dt);
+/* norm(x) · weight · silu(gate) of each head, which is as long as the weight; gate: the right channels of a value. */
+int lf_rec_gated_norm(struct lf_recorder *r, int x, int gate, int weight);
+/* x · σ(gate), of the same types; or, float, with a gate of one float a token and a residual, or LF_NONE. */
+int lf_rec_gate_sigmoid(struct lf_recorder *r, int x, int gate, int residual);
 /* x·wᵀ of the tokens whose logits are wanted: what the program is for. */
 void lf_rec_logits(struct lf_recorder *r, int x, struct lf_linear head);
 /* The same, times alpha. */

@@ -29,7 +29,7 @@ struct lf_part {
     int expert;          /* of the slot; 0 where it has none */
     int row_first;       /* of the slot, or of this expert's matrix */
     int part_idx;        /* of the slot's parts */
-    int n_rows, n_in;    /* vectors: n_in 1, rows are elements */
+    int n_rows, n_in;    /* as they are stored; vectors: n_in 1, rows are elements */
     enum lf_dtype dtype; /* in the file; what MXFP4 becomes is bf16 */
 };
 

@@ -205,6 +205,8 @@ static enum lf_status bind_tensor(struct lf_weight_layout *l, struct lf_part *p,
     }
     if (!p->tensor) return lf_fail(err, LF_CORRUPT, "tensor %s is missing", name);
     LF_TRY(read_dtype(p, name, err));
+    if (slot->n_taps > 0)
+        return check_shape(p->tensor, name, (int[SHAPE_N]){n_rows / slot->n_taps, 1, slot->n_taps}, err);
     return check_shape(p->tensor, name, (int[SHAPE_N]){n_experts, n_rows, slot->is_vector ? 0 : p->n_in}, err);
 }
 
@@ -228,7 +230,7 @@ static enum lf_status add_part(struct lf_weight_layout *l, const struct lf_hpara
                           .part_idx = part_idx,
                           .expert = expert,
                           .row_first = row_first,
-                          .n_rows = slot->parts[part_idx].n_rows,
+                          .n_rows = lf_slot_part_stored(&slot->parts[part_idx]),
                           .n_in = slot->n_in,
                           .dtype = hp->dtype};
     name_part(p, slot);
@@ -461,12 +463,12 @@ static enum lf_status store_reordered(struct loader *ld, const struct lf_part *p
     int n_run = 0;
     if (!ld->ordered) ld->ordered = malloc(LF_STAGE_BYTES);
     if (!ld->ordered) return lf_fail(err, LF_NO_MEMORY, "no memory for reading weights");
-    for (int to = 0; to < p->n_rows; to++) {
+    for (int to = 0; to < order->n_rows; to++) {
         int from = lf_row_order_source(order, to) - row;
         bool is_staged = from >= 0 && from < n;
         if (is_staged)
             memcpy(ld->ordered + (size_t)n_run++ * row_bytes, ld->stage.rows + (size_t)from * row_bytes, row_bytes);
-        if (n_run == 0 || (is_staged && to + 1 < p->n_rows)) continue;
+        if (n_run == 0 || (is_staged && to + 1 < order->n_rows)) continue;
         store_rows(ld, p, is_staged ? to + 1 - n_run : to - n_run, n_run, ld->ordered);
         n_run = 0;
     }

@@ -154,6 +154,72 @@ static enum lf_status check_expert_sum(const struct check *c, const struct lf_op
     return check_residual(c, op);
 }
 
+/* A value of act_dtype, or of float. */
+static enum lf_status check_type(const struct check *c, int value, bool is_float, const char *what)
+{
+    const struct lf_value *v = &c->p->values[value];
+    return v->is_float == is_float && !v->is_int ? LF_OK : wrong(c, what, v->is_float, is_float);
+}
+
+/* A vector that must be there. */
+static enum lf_status need_vector(const struct check *c, int place, int n, const char *what)
+{
+    if (c->p->ops[c->op_idx].weight[place] == LF_NONE) return wrong(c, what, 0, n);
+    return check_vector(c, place, n, what);
+}
+
+static enum lf_status check_conv(const struct check *c, const struct lf_op *op)
+{
+    int x = op->in[LF_OP_X], y = op->out[LF_OP_Y], n = lf_delta_channels(&op->delta);
+    if (width(c, y) != n || n < 1) return wrong(c, "the width of its output", width(c, y), n);
+    if (width(c, x) < n) return wrong(c, "the width of its input", width(c, x), n);
+    LF_TRY(check_type(c, x, false, "an input of float"));
+    LF_TRY(check_type(c, y, false, "an output of float"));
+    return need_vector(c, LF_OP_W, n * op->delta.conv_width, "the length of its taps");
+}
+
+static enum lf_status check_delta(const struct check *c, const struct lf_op *op)
+{
+    int qkv = op->in[LF_OP_X], ba = op->in[LF_OP_GATE], y = op->out[LF_OP_Y], n_heads = op->delta.n_v_heads;
+    LF_TRY(check_input(c, ba));
+    if (width(c, qkv) != lf_delta_channels(&op->delta))
+        return wrong(c, "the width of its input", width(c, qkv), lf_delta_channels(&op->delta));
+    if (width(c, ba) != 2 * n_heads) return wrong(c, "the width of b and a", width(c, ba), 2 * n_heads);
+    if (width(c, y) != n_heads * op->delta.v_dim)
+        return wrong(c, "the width of its output", width(c, y), n_heads * op->delta.v_dim);
+    LF_TRY(check_type(c, qkv, false, "an input of float"));
+    LF_TRY(check_type(c, ba, true, "b and a of float"));
+    LF_TRY(check_type(c, y, false, "an output of float"));
+    LF_TRY(need_vector(c, LF_OP_W, n_heads, "the length of its a_log"));
+    return need_vector(c, LF_OP_BIAS, n_heads, "the length of its dt");
+}
+
+static enum lf_status check_gated_norm(const struct check *c, const struct lf_op *op)
+{
+    int x = op->in[LF_OP_X], gate = op->in[LF_OP_GATE], y = op->out[LF_OP_Y], norm = op->weight[LF_OP_NORM];
+    LF_TRY(check_input(c, gate));
+    if (width(c, x) != width(c, y)) return wrong(c, "the width of its output", width(c, y), width(c, x));
+    if (width(c, gate) < width(c, y)) return wrong(c, "the width of its gate", width(c, gate), width(c, y));
+    LF_TRY(check_type(c, x, false, "an input of float"));
+    LF_TRY(check_type(c, gate, false, "a gate of float"));
+    LF_TRY(check_type(c, y, false, "an output of float"));
+    int dim = norm >= 0 && norm < c->n_slots ? c->slots[norm].n_out : width(c, y);
+    LF_TRY(need_vector(c, LF_OP_NORM, dim, "the length of its weight"));
+    return width(c, y) % dim == 0 ? LF_OK : wrong(c, "what its weight leaves of its width", width(c, y) % dim, 0);
+}
+
+static enum lf_status check_gate_sigmoid(const struct check *c, const struct lf_op *op)
+{
+    int x = op->in[LF_OP_X], gate = op->in[LF_OP_GATE], y = op->out[LF_OP_Y];
+    LF_TRY(check_input(c, gate));
+    bool of_token = c->p->values[gate].is_float;
+    int n_gate = of_token ? 1 : width(c, y);
+    if (width(c, x) != width(c, y)) return wrong(c, "the width of its output", width(c, y), width(c, x));
+    if (width(c, gate) != n_gate) return wrong(c, "the width of its gate", width(c, gate), n_gate);
+    LF_TRY(check_type(c, y, c->p->values[x].is_float, "an output of float"));
+    return check_residual(c, op);
+}
+
 /* Of an op that makes a row of each row. */
 static enum lf_status check_each(const struct check *c, const struct lf_op *op)
 {
@@ -196,6 +262,14 @@ static enum lf_status check_op(const struct check *c, const struct lf_op *op)
     case LF_OP_ROPE:
         if (x != y) return wrong(c, "the width of its output", y, x);
         return check_q_norm(c, op, y);
+    case LF_OP_CONV:
+        return check_conv(c, op);
+    case LF_OP_DELTA:
+        return check_delta(c, op);
+    case LF_OP_GATED_NORM:
+        return check_gated_norm(c, op);
+    case LF_OP_GATE_SIGMOID:
+        return check_gate_sigmoid(c, op);
     case LF_OP_SOFTCAP:
         if (op->in[LF_OP_X] != op->out[LF_OP_Y]) return wrong(c, "its output", op->out[LF_OP_Y], op->in[LF_OP_X]);
         return c->p->values[op->in[LF_OP_X]].is_float ? LF_OK : wrong(c, "an input of float", 0, 1);

@@ -52,7 +52,8 @@ static struct lf_op_cost attention_cost(const struct lf_program *p, const struct
 static double elementwise_flops(const struct lf_program *p, const struct lf_op *op, const struct lf_cost_step *step)
 {
     static const double of_element[LF_OP_KINDS_N] = {
-        [LF_OP_RMSNORM] = 4, [LF_OP_GATE_MUL] = 5, [LF_OP_ROPE_APPEND] = 6, [LF_OP_ROPE] = 6, [LF_OP_SOFTCAP] = 4};
+        [LF_OP_RMSNORM] = 4, [LF_OP_GATE_MUL] = 5,   [LF_OP_ROPE_APPEND] = 6, [LF_OP_ROPE] = 6,
+        [LF_OP_SOFTCAP] = 4, [LF_OP_GATED_NORM] = 9, [LF_OP_GATE_SIGMOID] = 4};
     const struct lf_value *y = &p->values[op->out[LF_OP_Y]];
     return of_element[op->kind] * lf_cost_rows(step, y) * y->width;
 }
@@ -64,6 +65,30 @@ static double routing_flops(const struct lf_program *p, const struct lf_op *op, 
     const struct lf_value *x = &p->values[op->in[LF_OP_X]], *y = &p->values[op->out[LF_OP_Y]];
     double per_element = op->kind == LF_OP_ROUTE ? 2 + y->width : 2;
     return per_element * lf_cost_rows(step, x) * x->width;
+}
+
+/* Of a convolution: its taps and silu. Of the delta rule, for each element of S: the decay, Sᵀk̂, k̂uᵀ and Sᵀq̂; what
+ * there is of each channel beside it is little. */
+static double delta_flops(const struct lf_program *p, const struct lf_op *op, const struct lf_cost_step *step)
+{
+    double rows = lf_cost_rows(step, &p->values[op->out[LF_OP_Y]]);
+    if (op->kind == LF_OP_CONV) return rows * lf_delta_channels(&op->delta) * (2.0 * op->delta.conv_width + 4);
+    return rows * 7 * op->delta.n_v_heads * op->delta.k_dim * op->delta.v_dim;
+}
+
+/* Read and written once: the step's tokens are those of one sequence. */
+static double state_bytes(const struct lf_op *op, const struct lf_cost_step *step)
+{
+    if (op->kind == LF_OP_DELTA) return 2 * (double)lf_delta_state_bytes(&op->delta);
+    return 2 * (op->delta.conv_width - 1.0) * lf_delta_channels(&op->delta) * (double)step->act_bytes;
+}
+
+/* Of an input. A pick reads the rows that it picks, some ops some channels of what is wider. */
+static double input_bytes(const struct lf_program *p, const struct lf_op *op, const struct lf_cost_step *step, int i)
+{
+    bool is_part = (op->kind == LF_OP_PICK || op->kind == LF_OP_CONV) && i == LF_OP_X;
+    is_part |= op->kind == LF_OP_GATED_NORM && i == LF_OP_GATE;
+    return value_bytes(p, step, is_part ? op->out[LF_OP_Y] : op->in[i]);
 }
 
 /* Rows of a slot that an op with so many rows reads: of a table those of the ids, of experts those that are chosen. */
@@ -86,8 +111,9 @@ struct lf_op_cost lf_pass_cost(const struct lf_program *p, const struct lf_op *o
         const struct lf_slot *w = &slots[op->weight[LF_OP_W]];
         cost.flops = 2 * rows * w->n_in * w->n_out;
     }
-    for (int i = 0; i < LF_OP_INPUTS_N; i++)
-        cost.bytes += value_bytes(p, step, op->kind == LF_OP_PICK && i == LF_OP_X ? op->out[LF_OP_Y] : op->in[i]);
+    if (op->kind == LF_OP_CONV || op->kind == LF_OP_DELTA)
+        cost = (struct lf_op_cost){.flops = delta_flops(p, op, step), .bytes = state_bytes(op, step)};
+    for (int i = 0; i < LF_OP_INPUTS_N; i++) cost.bytes += input_bytes(p, op, step, i);
     for (int i = 0; i < LF_OP_OUTPUTS_N; i++) cost.bytes += value_bytes(p, step, op->out[i]);
     for (int i = 0; i < LF_OP_WEIGHTS_N; i++) {
         if (op->weight[i] == LF_NONE) continue;

@@ -5,13 +5,13 @@
 #include "model/program.h"
 
 /* What of a step's tokens has logits that somebody wants: a program each, for a token that nobody looks at need not go
- * on behind the last append. A chunk in the middle of a prompt has no such token, its last chunk one; all tokens of a
- * decode step are wanted. */
+ * on behind the last op that all must reach (lf_op_keeps: mostly an append). A chunk in the middle of a prompt has no
+ * such token, its last chunk one; all tokens of a decode step are wanted. */
 enum lf_wanted {
     LF_WANTED_ALL,     /* every token of the step: the program as it was recorded */
-    LF_WANTED_SOME,    /* picked behind the last append: attention, too, computes those alone */
+    LF_WANTED_SOME,    /* picked behind that op: attention, too, computes those alone */
     LF_WANTED_SEVERAL, /* picked behind the last attention: they are more runs of tokens than attention was made for */
-    LF_WANTED_NONE,    /* the program ends with the last append */
+    LF_WANTED_NONE,    /* the program ends with that op */
     LF_WANTED_N
 };
 

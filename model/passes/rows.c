@@ -1,14 +1,14 @@
-/* Dead rows. Appends are what every token must reach: others read its K and V. Behind the last one nobody reads the
- * rows of a token whose logits are not wanted, so what is needed from there on is picked and the rest of the program
- * has fewer rows. */
+/* Dead rows. Some ops every token must reach, for later steps read what they leave (lf_op_keeps): appends its K and V,
+ * gated delta nets their state. Behind the last of them nobody reads the rows of a token whose logits are not wanted,
+ * so what is needed from there on is picked and the rest of the program has fewer rows. */
 #include "core/check.h"
 #include "model/passes/passes.h"
 
-/* The last op of a kind, or -1. */
-static int last_of(const struct lf_program *p, enum lf_op_kind kind)
+/* The last op that every token must reach; or, with attention, that or the last attention. */
+static int last_op(const struct lf_program *p, bool with_attention)
 {
     int i = p->n_ops - 1;
-    while (i >= 0 && p->ops[i].kind != kind) i--;
+    while (i >= 0 && !lf_op_keeps(p->ops[i].kind) && !(with_attention && p->ops[i].kind == LF_OP_ATTENTION)) i--;
     return i;
 }
 
@@ -53,15 +53,15 @@ static enum lf_status pick_behind(struct lf_program *p, int last, struct lf_err 
 
 enum lf_status lf_pass_rows(struct lf_program *p, enum lf_wanted wanted, struct lf_err *err)
 {
-    int append = last_of(p, LF_OP_ROPE_APPEND), attention = last_of(p, LF_OP_ATTENTION);
-    LF_ASSERT(append >= 0 && attention > append);
+    int last = last_op(p, false);
+    LF_ASSERT(last >= 0);
     switch (wanted) {
     case LF_WANTED_SOME:
-        return pick_behind(p, append, err);
+        return pick_behind(p, last, err);
     case LF_WANTED_SEVERAL:
-        return pick_behind(p, attention, err);
+        return pick_behind(p, last_op(p, true), err);
     case LF_WANTED_NONE:
-        p->n_ops = append + 1;
+        p->n_ops = last + 1;
         p->logits = LF_NONE;
         return LF_OK;
     case LF_WANTED_ALL:
