@@ -337,7 +337,7 @@ static enum lf_status read_windows(struct lf_hparams *hp, const struct lf_arch *
     }
     if (interval > 1 && window == 0 && lf_json_is_absent(types))
         return lf_fail(err, LF_CORRUPT, "sliding_window is null, but %s has layers with windows", fam->name);
-    if (lf_json_is_absent(types)) return LF_OK;
+    if (lf_json_is_absent(types) || fam->own_layer_types) return LF_OK;
     if (lf_json_type(types) != LF_JSON_ARRAY) return lf_config_wrong_type(types, "layer_types", "an array", err);
     if (fam->use_sliding_window || fam->full_every > 0) return read_layer_types(hp, types, window, err);
     for (struct lf_json_value it = lf_json_first(types); lf_json_more(types, it); it = lf_json_next(types, it)) {

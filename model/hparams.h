@@ -55,8 +55,9 @@ struct lf_hparams {
     bool qkv_bias, o_bias, mlp_bias;
     bool qk_norm;
     int n_experts, experts_per_token, expert_intermediate; /* of the layers that have experts; 0: none has */
-    float swiglu_limit;                                    /* of LF_ACT_SWIGLU_OAI */
-    struct lf_delta_shape delta;                           /* of the layers that are gated delta nets; zeros: none is */
+    int shared_intermediate;         /* of the expert beside them that computes every token; 0: there is none */
+    float swiglu_limit;              /* of LF_ACT_SWIGLU_OAI */
+    struct lf_delta_shape delta;     /* of the layers that are gated delta nets; zeros: none is */
     bool norm_topk;                  /* the weights of the experts that compute a token sum to 1 */
     struct lf_layer_hparams *layers; /* [n_layers] owned */
     struct lf_rope_opts ropes[LF_ROPES_N];

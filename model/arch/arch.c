@@ -21,5 +21,11 @@ const struct lf_arch *const lf_archs[] = {
     &lf_arch_gemma3,
     &lf_arch_gemma4_text,
     &lf_arch_gemma4,
+    /* gated delta nets */
+    &lf_arch_qwen3_next,
+    &lf_arch_qwen3_5_text,
+    &lf_arch_qwen3_5,
+    &lf_arch_qwen3_5_moe_text,
+    &lf_arch_qwen3_5_moe,
     NULL,
 };

@@ -37,6 +37,7 @@ struct lf_arch {
     /* layer_types says which layers have the window; where it is missing each so many-th has not, or as
      * sliding_window_pattern has it. 0: all are alike. */
     int full_every;
+    bool own_layer_types;         /* read_layers reads layer_types, which say something else */
     bool mxfp4;                   /* experts may be in MXFP4 (weights.c finds out of which tensors) */
     double rope_theta;            /* default; 0: 10,000 */
     double partial_rotary_factor; /* default; 0: 1 */
@@ -72,7 +73,8 @@ int lf_llama_mlp(struct lf_recorder *r, int layer, int x);
 extern const struct lf_arch lf_arch_gemma3, lf_arch_gemma3_text, lf_arch_gemma4, lf_arch_gemma4_text, lf_arch_glm4,
     lf_arch_gpt_oss, lf_arch_granite, lf_arch_llama, lf_arch_ministral3, lf_arch_mistral, lf_arch_mistral3,
     lf_arch_mistral3_ministral3, lf_arch_mixtral, lf_arch_olmo2, lf_arch_olmo3, lf_arch_phi3, lf_arch_qwen2,
-    lf_arch_qwen3, lf_arch_qwen3_moe, lf_arch_smollm3;
+    lf_arch_qwen3, lf_arch_qwen3_5, lf_arch_qwen3_5_moe, lf_arch_qwen3_5_moe_text, lf_arch_qwen3_5_text,
+    lf_arch_qwen3_moe, lf_arch_qwen3_next, lf_arch_smollm3;
 
 /* All of them, NULL behind the last. */
 extern const struct lf_arch *const lf_archs[];

@@ -33,7 +33,8 @@ static int attention(struct lf_recorder *r, int layer, int x)
 int lf_llama_mlp(struct lf_recorder *r, int layer, int x)
 {
     const struct lf_hparams *hp = r->hp;
-    int norm = lf_rec_vector(r, layer, "model.layers.#.post_attention_layernorm", hp->hidden);
+    int norm = lf_rec_vector_plus(r, layer, "model.layers.#.post_attention_layernorm", hp->hidden,
+                                  hp->arch->norm_plus_1 ? 1 : 0);
     struct lf_linear gate_up = lf_decoder_gate_up(r, layer);
     struct lf_linear down = lf_decoder_down(r, layer);
     int h = lf_rec_rmsnorm(r, x, norm);

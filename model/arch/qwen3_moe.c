@@ -10,23 +10,6 @@
 
 enum { DEFAULT_WINDOW = 4096 };
 
-static enum lf_status read_dense_layers(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err)
-{
-    struct lf_json_value list = lf_json_get(config, "mlp_only_layers");
-    int step = 1;
-    if (!lf_json_is_absent(lf_json_get(config, "decoder_sparse_step")))
-        LF_TRY(lf_config_int(config, "decoder_sparse_step", 1, INT32_MAX, &step, err));
-    for (int i = 0; i < hp->n_layers; i++) hp->layers[i].has_experts = (i + 1) % step == 0;
-    if (lf_json_is_absent(list)) return LF_OK;
-    if (lf_json_type(list) != LF_JSON_ARRAY) return lf_config_wrong_type(list, "mlp_only_layers", "an array", err);
-    for (struct lf_json_value it = lf_json_first(list); lf_json_more(list, it); it = lf_json_next(list, it)) {
-        int layer;
-        LF_TRY(lf_config_int_of(it, "mlp_only_layers", 0, INT32_MAX, &layer, err));
-        if (layer < hp->n_layers) hp->layers[layer].has_experts = false;
-    }
-    return LF_OK;
-}
-
 /* Where use_sliding_window is true, sliding_window is of all layers: max_window_layers and layer_types, which Qwen3
  * has, count for nothing here. */
 static enum lf_status read_window(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err)
@@ -45,7 +28,7 @@ static enum lf_status read(struct lf_hparams *hp, struct lf_json_value config, s
     LF_TRY(lf_experts_read(hp, config, err));
     LF_TRY(lf_config_int(config, "moe_intermediate_size", 1, LF_HIDDEN_N, &hp->expert_intermediate, err));
     LF_TRY(lf_config_bool_or(config, "norm_topk_prob", &hp->norm_topk, err));
-    LF_TRY(read_dense_layers(hp, config, err));
+    LF_TRY(lf_experts_read_dense(hp, config, err));
     return read_window(hp, config, err);
 }
 
