@@ -52,6 +52,19 @@ static inline struct config_text config_llama(void)
     return config_good("[\"LlamaForCausalLM\"]", "\"llama\"");
 }
 
+/* Qwen3.5: of every four layers three are gated delta nets. */
+static inline struct config_text config_delta_net(void)
+{
+    struct config_text c = config_good("[\"Qwen3_5ForCausalLM\"]", "\"qwen3_5_text\"");
+    config_set(&c, "num_hidden_layers", "8");
+    config_set(&c, "linear_num_key_heads", "2");
+    config_set(&c, "linear_num_value_heads", "4");
+    config_set(&c, "linear_key_head_dim", "16");
+    config_set(&c, "linear_value_head_dim", "8");
+    config_set(&c, "linear_conv_kernel_dim", "4");
+    return c;
+}
+
 /* As a file of the directory. */
 static inline void config_write(const struct config_text *c, const struct temp_dir *d)
 {
