@@ -115,7 +115,8 @@ void lf_prefix_key_next(const struct lf_prefix_key *prev, const int32_t *ids, st
 struct lf_prefix_key lf_prefix_group_key(const struct lf_prefix_key *key, int group)
 {
     struct lf_prefix_key own = *key;
-    own.bytes[0] = (uint8_t)(own.bytes[0] ^ group);
+    own.bytes[0] = (uint8_t)(own.bytes[0] ^ (group & 0xff));
+    own.bytes[1] = (uint8_t)(own.bytes[1] ^ (group >> 8));
     return own;
 }
 

@@ -17,8 +17,10 @@
 
 struct lf_prefix_cache;
 
-/* The key of a block in a group of layers (windows.h): that of the chain in group 0, else with its first byte changed.
- */
+enum { LF_PREFIX_GROUPS_N = 1 << 16 };
+
+/* The key of a block in a group of layers (windows.h), or of a part of a state (kv_layout.h): that of the chain in group
+ * 0, else with its first two bytes changed. Twice is none. */
 struct lf_prefix_key lf_prefix_group_key(const struct lf_prefix_key *key, int group);
 
 /* identity names model and KV dtype; it is hashed into every chain. Installs pool->on_evict. */
@@ -42,7 +44,7 @@ int32_t lf_prefix_cache_find(const struct lf_prefix_cache *cache, const struct l
 struct lf_prefix_origin {
     uint64_t tenant; /* who computed it */
     uint32_t depth;  /* tokens before it in its prompt */
-    uint8_t group;
+    uint16_t group;
     bool passes; /* it is found while somebody has it, and who lets go of it last forgets it; unless it is kept */
 };
 

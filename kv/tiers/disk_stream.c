@@ -199,12 +199,12 @@ struct importer {
     struct lf_disk_moved *moved;
 };
 
-/* In some group: nothing here says how many there are. */
+/* In some group, or part of a state: nothing here says how many there are. */
 static bool is_of_its_text(const struct lf_disk_record *r)
 {
     struct lf_prefix_key key;
     lf_prefix_key_next(&r->prev, r->ids, &key);
-    key = lf_prefix_group_key(&key, (key.bytes[0] ^ r->key.bytes[0]) % LF_KV_WINDOWS_N);
+    key = lf_prefix_group_key(&key, (key.bytes[0] ^ r->key.bytes[0]) | (key.bytes[1] ^ r->key.bytes[1]) << 8);
     return memcmp(&key, &r->key, sizeof(key)) == 0;
 }
 

@@ -18,6 +18,7 @@
 #include "server/engine/block_tables.h"
 #include "server/engine/prefill_order.h"
 #include "server/engine/shared_blocks.h"
+#include "server/engine/states.h"
 
 enum { BLOCK = LF_KV_BLOCK_TOKENS };
 
@@ -38,6 +39,7 @@ void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_n
     seq->order_ns = now_ns + priority * LF_SCHED_PRIORITY_NS;
     seq->phase = LF_SCHED_WAITING;
     seq->n_ids = seq->n_prompt;
+    lf_states_init(seq);
     struct lf_list *at = &s->waiting;
     while (at->prev != &s->waiting && seq_of(at->prev)->order_ns > seq->order_ns) at = at->prev;
     lf_list_insert_before(at, &seq->node);
@@ -49,16 +51,28 @@ void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_n
     lf_sched_tenant_joins(s, seq, s->now_ns);
 }
 
+/* The most leading blocks that seq will be able to take over from other, which computes the block behind the first
+ * `next`; with states from the last mark that other has not passed. 0: none. */
+static int will_have(const struct lf_sched *s, const struct lf_sched_seq *seq, const struct lf_sched_seq *other,
+                     int next, int max_blocks)
+{
+    bool late = !lf_states_on(s) && other->n_done >= (next + 1) * BLOCK;
+    if (next >= max_blocks || other->n_keys - 1 <= next || late) return 0;
+    if (memcmp(seq->keys[next + 1].bytes, other->keys[next + 1].bytes, sizeof(seq->keys[0].bytes)) != 0) return 0;
+    int common = LF_MIN(lf_sched_common_blocks(seq, other), max_blocks);
+    return lf_states_on(s) ? lf_states_last_mark(other, LF_MAX(other->n_done / BLOCK, next), common) : common;
+}
+
 /* Whether it pays to wait for what other is computing: it will enter the block that seq needs next, covers the larger
  * part of what seq would have to compute, and is not so much longer that it would be served far later. */
-static bool worth_waiting_for(const struct lf_sched_seq *seq, const struct lf_sched_seq *other, int max_blocks)
+static bool worth_waiting_for(const struct lf_sched *s, const struct lf_sched_seq *seq,
+                              const struct lf_sched_seq *other, int max_blocks)
 {
     if (!lf_sched_in_prefill(other)) return false;
-    int next = seq->n_hint;
-    if (next >= max_blocks || other->n_keys - 1 <= next || other->n_done >= (next + 1) * BLOCK) return false;
-    if (memcmp(seq->keys[next + 1].bytes, other->keys[next + 1].bytes, sizeof(seq->keys[0].bytes)) != 0) return false;
+    int next = seq->n_hint, n = will_have(s, seq, other, next, max_blocks);
+    if (n == 0) return false;
     int64_t left = seq->n_prompt - (int64_t)next * BLOCK;
-    int64_t gain = (int64_t)(LF_MIN(lf_sched_common_blocks(seq, other), max_blocks) - next) * BLOCK;
+    int64_t gain = (int64_t)(n - next) * BLOCK;
     int64_t other_left = other->n_prompt - other->n_done;
     return 2 * gain >= left && other_left <= 4 * left;
 }
@@ -73,7 +87,7 @@ static bool waits_for_another(const struct lf_sched *s, const struct lf_sched_se
     LF_LIST_EACH(it, &s->running)
     {
         if (seq_of(it)->tenant != seq->tenant) continue; /* whose pace is another's affair: they meet while running */
-        if (worth_waiting_for(seq, seq_of(it), max_blocks)) return true;
+        if (worth_waiting_for(s, seq, seq_of(it), max_blocks)) return true;
     }
     return false;
 }
@@ -92,13 +106,14 @@ static bool reserve(struct lf_sched *s, struct lf_sched_seq *seq, int max_blocks
     int n_found = lf_sched_hit(s, seq, 0, max_blocks, false);
     seq->table_stride = (int)lf_sched_n_blocks(seq->n_prompt, seq->max_tokens);
     seq->n_hint = n_found;
-    if (lf_kv_windows_n_sliding(&s->opts.windows) == 0) seq->n_leading = n_found;
+    if (!lf_sched_hits_at_marks(s)) seq->n_leading = n_found;
     lf_tables_get_hit(s, seq, n_found);
     if (need_beside(s, seq, n_found) > lf_sched_n_spare(s)) {
         lf_tables_drop_hit(s, seq);
         return false;
     }
     lf_tables_reserve(s, seq);
+    lf_states_begin(s, seq, n_found);
     lf_restore_plan(s, seq, n_found, max_blocks);
     return true;
 }
@@ -118,14 +133,14 @@ static void start(struct lf_sched *s, struct lf_sched_seq *seq)
     lf_prefill_order_join(s, seq);
 }
 
-/* Cheap and never too strict: extends the last look at the cache by what has been entered since. What windows have is
- * looked at where there may be more; whether it is still there reserve says. */
+/* Cheap and never too strict: extends the last look at the cache by what has been entered since. What windows and
+ * snapshots there are is looked at where there may be more; whether they still are reserve says. */
 static bool may_fit(const struct lf_sched *s, struct lf_sched_seq *seq, int max_blocks)
 {
     int n = lf_sched_leading_blocks(s, seq, seq->n_leading, max_blocks);
-    bool slides = lf_kv_windows_n_sliding(&s->opts.windows) > 0, more = n > seq->n_leading;
+    bool more = n > seq->n_leading;
     seq->n_leading = n;
-    if (!slides)
+    if (!lf_sched_hits_at_marks(s))
         seq->n_hint = n;
     else if (more)
         seq->n_hint = LF_MAX(seq->n_hint, lf_sched_hit(s, seq, 0, n, false));
@@ -154,12 +169,13 @@ static bool leaves_room(const struct lf_sched *s, const struct lf_sched_seq *pin
     const struct lf_kv_windows *w = &s->opts.windows;
     int64_t n_left = s->opts.pool->n_blocks - lf_kv_windows_slack(w, s->opts.chunk) - n_to_be_pinned(s) -
                      lf_kv_windows_pinned(w, pinned->n_keys - 1);
+    if (lf_states_on(s) && lf_states_n_spare(s) < lf_states_n_pinned(pinned->n_prompt)) return false;
     LF_LIST_EACH(it, &s->waiting)
     {
         const struct lf_sched_seq *seq = seq_of(it);
         if (seq == pinned || seq->pin == LF_PIN_DEVICE) continue;
         int most = lf_sched_max_cached_blocks(seq);
-        int64_t n_shared = seq->keys ? lf_sched_sure_blocks(w, seq, pinned, most) * lf_kv_windows_n_full(w) : 0;
+        int64_t n_shared = seq->keys ? lf_sched_sure_blocks(w, lf_states_on(s), seq, pinned, most) * lf_kv_windows_n_full(w) : 0;
         n_shared = LF_MAX(n_shared, lf_sched_n_pinned_of(s, seq, most));
         if (lf_sched_need(s, seq->n_prompt, seq->max_tokens) - n_shared > n_left) return false;
     }

@@ -3,6 +3,7 @@
 #include "core/check.h"
 #include "server/engine/block_tables.h"
 #include "server/engine/prefill_order.h"
+#include "server/engine/states.h"
 
 void lf_sched_hold(struct lf_sched *s, struct lf_sched_seq *seq)
 {
@@ -14,8 +15,10 @@ void lf_sched_hold(struct lf_sched *s, struct lf_sched_seq *seq)
         lf_prefill_order_leave(seq);
         lf_sched_tenant_leaves(s, seq);
         lf_tables_pin(s, seq);
+        lf_states_pin(s, seq);
     } else {
         LF_ASSERT(seq->phase == LF_SCHED_NEW && seq->n_blocks == 0);
+        lf_states_init(seq);
     }
     seq->phase = LF_SCHED_HOLDING;
     lf_list_push_back(&s->holding, &seq->node);
@@ -24,5 +27,6 @@ void lf_sched_hold(struct lf_sched *s, struct lf_sched_seq *seq)
 void lf_sched_let_go(struct lf_sched *s, struct lf_sched_seq *seq)
 {
     LF_ASSERT(seq->phase == LF_SCHED_HOLDING);
+    lf_states_unpin(s, seq);
     lf_tables_unpin(s, seq);
 }

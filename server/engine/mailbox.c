@@ -285,7 +285,7 @@ static int64_t most_beside_pins(const struct lf_mailbox *mb, const struct lf_sch
     {
         const struct lf_request *pinned = LF_LIST_ENTRY(it, struct lf_request, pin_node);
         if (pinned->params.pin != LF_PIN_DEVICE || n_most == 0) continue;
-        n_shared = LF_MAX(n_shared, lf_sched_sure_blocks(w, seq, &pinned->seq, n_most) * lf_kv_windows_n_full(w));
+        n_shared = LF_MAX(n_shared, lf_sched_sure_blocks(w, mb->limits.has_states, seq, &pinned->seq, n_most) * lf_kv_windows_n_full(w));
     }
     return mb->limits.n_blocks - mb->n_pinned[LF_PIN_DEVICE] + n_shared;
 }

@@ -7,6 +7,7 @@
 #include "core/limits.h"
 #include "server/engine/block_tables.h"
 #include "server/engine/scheduler.h"
+#include "server/engine/states.h"
 
 enum { TIERS_N = LF_RESTORE_TIERS_N };
 enum { BLOCK = LF_KV_BLOCK_TOKENS, LEARNT_N = 32, LEAST_COMING_N = 16 };
@@ -33,11 +34,17 @@ int lf_restore_idx(const struct lf_sched_seq *seq, int i)
     return seq->restore.leaps ? i % seq->table_stride : i;
 }
 
+int lf_restore_part(const struct lf_sched_seq *seq, int i)
+{
+    const struct lf_restore *r = &seq->restore;
+    return r->first_part > 0 && i >= r->first_part ? i - r->first_part : -1;
+}
+
 enum lf_restore_state lf_restore_state_at(const struct lf_sched_seq *seq, int i)
 {
     const struct lf_restore *r = &seq->restore;
     int at = lf_restore_idx(seq, i);
-    if (at < r->first || at >= r->end) return LF_RESTORE_NONE;
+    if (lf_restore_part(seq, i) < 0 && (at < r->first || at >= r->end)) return LF_RESTORE_NONE;
     return (enum lf_restore_state)(r->states[i] & STATE_MASK);
 }
 
@@ -126,6 +133,25 @@ static int tier_of(struct lf_sched *s, const struct lf_sched_seq *seq, int g, in
     return s->opts.below.find(s->opts.below.ctx, &key);
 }
 
+/* A part of the snapshot behind n blocks. */
+static int tier_of_part(struct lf_sched *s, const struct lf_sched_seq *seq, int n, int part)
+{
+    struct lf_prefix_key key = lf_prefix_group_key(&seq->keys[n], LF_STATES_PART_GROUP + part);
+    return s->opts.below.find(s->opts.below.ctx, &key);
+}
+
+static int n_parts(const struct lf_sched *s)
+{
+    return lf_states_on(s) ? s->opts.slot_blocks : 0;
+}
+
+static bool has_snapshot(struct lf_sched *s, const struct lf_sched_seq *seq, int n)
+{
+    for (int i = 0; i < n_parts(s); i++)
+        if (tier_of_part(s, seq, n, i) < 0) return false;
+    return true;
+}
+
 /* The first block of a group that is to come for a leap from `first` to `end`. */
 static int first_coming(const struct lf_sched *s, int g, int first, int end)
 {
@@ -140,6 +166,17 @@ static int last_missing(struct lf_sched *s, const struct lf_sched_seq *seq, int 
     return -1;
 }
 
+/* What keeps it from leaping to n: then it is no further than this. -1: nothing. */
+static int missing_for(struct lf_sched *s, const struct lf_sched_seq *seq, int first, int n)
+{
+    if (!has_snapshot(s, seq, n)) return n - 1;
+    for (int g = 0; g < lf_kv_windows_n(&s->opts.windows); g++) {
+        int missing = lf_kv_windows_slides(&s->opts.windows, g) ? last_missing(s, seq, g, first, n) : -1;
+        if (missing >= 0) return missing;
+    }
+    return -1;
+}
+
 /* The furthest that a sequence which has the first blocks can leap. What is looked for is as in lf_sched_hit. */
 static int furthest(struct lf_sched *s, const struct lf_sched_seq *seq, int first, int end)
 {
@@ -148,12 +185,7 @@ static int furthest(struct lf_sched *s, const struct lf_sched_seq *seq, int firs
     for (int g = 0; g < lf_kv_windows_n(w); g++)
         for (int i = first; i < n && !lf_kv_windows_slides(w, g); i++)
             if (tier_of(s, seq, g, i) < 0) n = i;
-    for (int g = 0; g < lf_kv_windows_n(w) && n > first; g++) {
-        int missing = lf_kv_windows_slides(w, g) ? last_missing(s, seq, g, first, n) : -1;
-        if (missing < 0) continue;
-        n = missing;
-        g = -1; /* all of them again, for a shorter one */
-    }
+    for (int missing; n > first && (missing = missing_for(s, seq, first, n)) >= 0;) n = missing;
     return LF_MAX(n, first);
 }
 
@@ -175,6 +207,12 @@ static int note_coming(struct lf_sched *s, struct lf_sched_seq *seq, int first, 
             r->n_below[tier]++;
         }
     }
+    if (n_parts(s) > 0) r->first_part = lf_kv_windows_n(&s->opts.windows) * seq->table_stride;
+    for (int i = 0; i < n_parts(s); i++) {
+        int tier = tier_of_part(s, seq, end, i);
+        set_state(seq, r->first_part + i, LF_RESTORE_BELOW, tier);
+        r->n_below[tier]++;
+    }
     return n_sliding;
 }
 
@@ -183,6 +221,7 @@ static void end_leap(struct lf_sched *s, struct lf_sched_seq *seq)
     struct lf_restore *r = &seq->restore;
     for (int g = 0; g < lf_kv_windows_n(&s->opts.windows); g++)
         memset(r->states + (ptrdiff_t)g * seq->table_stride + r->first, 0, (size_t)(r->end - r->first));
+    if (n_parts(s) > 0) memset(r->states + r->first_part, 0, (size_t)n_parts(s));
     *r = (struct lf_restore){.states = r->states};
 }
 
@@ -197,7 +236,7 @@ static void plan_leap(struct lf_sched *s, struct lf_sched_seq *seq, int first, i
     double compute_ns = lf_cost_prefill_ns(&s->cost, first * BLOCK, (n - first) * BLOCK, 0);
     bool pays = lf_restore_choose(compute_ns, load_ns, false) == LF_RESTORE_WAIT;
     if (!pays) below->block_ns[longest] *= FORGETTING;
-    if (pays && n_sliding <= lf_sched_n_spare(s))
+    if (pays && n_sliding <= lf_sched_n_spare(s) && lf_states_take_coming(s, seq))
         lf_tables_take_coming(s, seq, n);
     else
         end_leap(s, seq);
@@ -210,9 +249,11 @@ int lf_restore_leap(struct lf_sched *s, struct lf_sched_seq *seq)
     if (n_below_of(r) + r->n_coming > 0) return 0;
     if (r->failed) {
         lf_tables_drop_coming(s, seq);
+        lf_states_drop_coming(s, seq);
     } else {
         n = r->end * BLOCK - seq->n_done;
         lf_tables_leap(s, seq, r->end);
+        lf_states_leap(s, seq, r->end);
     }
     end_leap(s, seq);
     return n;
@@ -222,7 +263,7 @@ int lf_restore_leap(struct lf_sched *s, struct lf_sched_seq *seq)
 static int next_of_leap(const struct lf_sched *s, struct lf_sched_seq *seq, const struct lf_restore_traffic *traffic)
 {
     struct lf_restore *r = &seq->restore;
-    int end = lf_kv_windows_n(&s->opts.windows) * seq->table_stride;
+    int end = lf_kv_windows_n(&s->opts.windows) * seq->table_stride + n_parts(s);
     while (r->next < end && lf_restore_state_at(seq, r->next) != LF_RESTORE_BELOW) r->next++;
     if (r->next == end) return -1;
     int i = r->next, tier = lf_restore_tier_at(seq, i);
@@ -238,7 +279,7 @@ void lf_restore_plan(struct lf_sched *s, struct lf_sched_seq *seq, int first, in
     struct lf_restore_source *below = &s->opts.below;
     struct lf_restore *r = &seq->restore;
     if (!below->find || !r->states) return;
-    if (s->opts.windows.n > 1 || lf_kv_windows_n_sliding(&s->opts.windows) > 0) {
+    if (s->opts.windows.n > 1 || lf_kv_windows_n_sliding(&s->opts.windows) > 0 || lf_states_on(s)) {
         plan_leap(s, seq, first, end);
         return;
     }

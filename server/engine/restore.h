@@ -34,6 +34,9 @@
  * from where it was. While they come, blocks of windows have firm references beside what is reserved: where there is no
  * room for that it computes, too.
  *
+ * With states (states.h) it leaps as well, to a place of which a snapshot is below: that comes in parts, each as long
+ * as a block, into a slot of its own. Where no slot can be spared it computes.
+ *
  * Pure bookkeeping; the engine thread's. Bytes are moved by tiers.c. */
 #ifndef LF_SERVER_ENGINE_RESTORE_H
 #define LF_SERVER_ENGINE_RESTORE_H
@@ -51,10 +54,12 @@ enum lf_restore_way { LF_RESTORE_NOT, LF_RESTORE_WAIT, LF_RESTORE_MEET };
 enum { LF_RESTORE_TIERS_N = 2, LF_RESTORE_TOLD_N = 8 };
 
 /* What restores one sequence; all zeros: nothing. Block indices are those of its tables: of block i in group g that is
- * g · table_stride + i, where it leaps. */
+ * g · table_stride + i, where it leaps; behind those of all groups are the parts of a snapshot. */
 struct lf_restore {
-    uint8_t *states; /* [groups, blocks of the prompt] of lf_restore_state_at, borrowed; zeros at first */
+    uint8_t *states; /* [groups, blocks of the prompt] of lf_restore_state_at, then [slot_blocks], borrowed; zeros at
+                        first */
     bool leaps;      /* to end, once all is there */
+    int first_part;  /* where it leaps, and there are parts: the index of the first; else 0 */
     bool failed;     /* something is not to be had */
     int next;        /* where it leaps: nothing before it is to be sent for */
     enum lf_restore_way way;
@@ -122,9 +127,11 @@ int lf_restore_step_over(struct lf_sched_seq *seq);
 /* Where it leaps and all is there, or is not to be had: leaps, or goes on computing where it is. Returns how many
  * tokens it leapt over. */
 int lf_restore_leap(struct lf_sched *s, struct lf_sched_seq *seq);
-/* The group of a block index, and its place in that group's table. */
+/* The group of a block index, and its place in that group's table; of a part neither means anything. */
 int lf_restore_group(const struct lf_sched_seq *seq, int i);
 int lf_restore_idx(const struct lf_sched_seq *seq, int i);
+/* Which part of the snapshot behind restore.end blocks it is; -1: it is a block. */
+int lf_restore_part(const struct lf_sched_seq *seq, int i);
 /* Tokens from n_done on that may be computed now: 0 while it waits. */
 int lf_restore_room(const struct lf_sched_seq *seq);
 /* The next n tokens are computed: their blocks need not come any more. */

@@ -50,8 +50,13 @@ struct lf_sched_seq {
     int table_stride;   /* entries of a table, from one to the next */
     int n_blocks;       /* of these in use, while running: all */
     struct lf_sched_table tables[LF_KV_WINDOWS_N]; /* of each group */
-    int32_t state;                                 /* the slot with its state, its own, while running; -1: no states */
-    int32_t state_in; /* the snapshot that its next step begins with, with a reference; -1: its own, or zeros at 0 */
+    /* Slots (states.h), with a reference each; -1: none. */
+    int32_t state;               /* its own, while running */
+    int32_t state_in;            /* what its next step begins with; -1: its own, or zeros at 0 */
+    int32_t state_coming;        /* what is brought back */
+    int32_t state_mark;          /* behind n_mark blocks, of which not all ids are known */
+    int32_t states_pinned[2];    /* behind (n_prompt - 1) / 64 and n_prompt / 64 blocks, as pins */
+    int n_mark, n_multiple, due; /* n_multiple: blocks before its last mark at a multiple; due: pins promised to it */
     int n_entered;    /* leading blocks that were offered to the prefix cache, or came from it */
     int n_hint;       /* leading blocks that it could have had from the cache when last looked */
     int n_leading;    /* lf_sched_leading_blocks, when last looked */

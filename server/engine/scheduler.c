@@ -10,6 +10,7 @@
 #include "server/engine/holding.h"
 #include "server/engine/prefill_order.h"
 #include "server/engine/shared_blocks.h"
+#include "server/engine/states.h"
 
 enum { BLOCK = LF_KV_BLOCK_TOKENS, GROWTH = 4 };
 static const double PREFILL_SHARE = 0.25; /* of the step's time, at least */
@@ -29,6 +30,9 @@ void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts)
     LF_ASSERT(opts->tenants && opts->n_tenants >= 1 && opts->held_epochs);
     LF_ASSERT(opts->step_ns >= 1 && opts->alone_ns >= opts->step_ns);
     LF_ASSERT(opts->windows.n >= 0 && opts->windows.n <= LF_KV_WINDOWS_N);
+    LF_ASSERT(!opts->slots || opts->slots->n_blocks > opts->max_seqs + opts->n_kept);
+    LF_ASSERT((opts->snapshots != NULL) == (opts->slots && opts->prefix));
+    LF_ASSERT(!opts->whole_chunks || opts->chunk >= 2 * BLOCK);
     memset(s, 0, sizeof(*s));
     s->opts = *opts;
     lf_list_init(&s->waiting);
@@ -49,6 +53,7 @@ static void add_item(struct lf_sched *s, struct lf_sched_step *step, struct lf_s
                                                           .n_out = n_out,
                                                           .first = seq->n_done,
                                                           .complete = seq->n_done + n_tokens == seq->n_ids};
+    lf_states_plan(s, step, step->n_tokens);
     step->n_tokens += n_tokens;
     step->n_out += n_out;
     seq->n_planned = n_tokens;
@@ -99,12 +104,29 @@ static int cut(const struct lf_sched_seq *seq, int n, int room, bool must)
     return (int)LF_MIN(LF_MIN(least - first, tokens_left(seq)), room);
 }
 
+/* The same where all chunks end at a block's end: the next one if it has to be. */
+static int cut_whole(const struct lf_sched_seq *seq, int n, int room, bool must)
+{
+    int64_t first = seq->n_done, end = first + LF_MIN(n, room), next = (first / BLOCK + 1) * BLOCK;
+    if (end >= seq->n_prompt) return (int)tokens_left(seq);
+    if (end >= next) return (int)(end / BLOCK * BLOCK - first);
+    int64_t least = LF_MIN(next - first, tokens_left(seq));
+    return must && least <= room ? (int)least : 0;
+}
+
+/* Of echoes a step may have fewer rows of logits than a block has tokens. */
+static bool ends_whole(const struct lf_sched *s, const struct lf_sched_seq *seq)
+{
+    return s->opts.whole_chunks && !seq->all_logits;
+}
+
 /* The tokens of a chunk of seq, of n that are affordable. Where the step is larger than a tile of tokens it ends with a
  * whole one, since a token more would cost as much as a tile; then 0 if n does not fill a further one. A step's first
  * chunk goes on into the next tile rather than give up most of its tokens for that. */
 static int chunk_tokens(const struct lf_sched *s, const struct lf_sched_step *step, const struct lf_sched_seq *seq,
                         int n, int room, bool must)
 {
+    if (ends_whole(s, seq)) return cut_whole(seq, n, room, must);
     int tile = s->opts.token_tile, n_most = LF_MIN(n, room), n_step = step->n_tokens + n_most;
     int whole = LF_MAX(n_step - n_step % tile - step->n_tokens, 0);
     int least = must ? LF_MAX(n_most / 2, LF_SCHED_MIN_TOKENS) : 0;
@@ -141,9 +163,20 @@ static double plan_chunk(struct lf_sched *s, struct lf_sched_step *step, struct 
     return lf_cost_prefill_ns(&s->cost, seq->n_done, n, step->items[step->n_items - 1].n_out);
 }
 
-/* Whether the block that seq needs next is the one that other computes next, and seq may take it over. */
-static bool needs_what_computes(const struct lf_sched_seq *seq, const struct lf_sched_seq *other)
+/* With states: whether other is to make a snapshot next that seq can go on from, and is not behind it. */
+static bool needs_mark_of(const struct lf_sched *s, const struct lf_sched_seq *seq, const struct lf_sched_seq *other)
 {
+    if (!lf_sched_in_prefill(other) || other->n_done < seq->n_done || lf_states_n_spare(s) <= 0) return false;
+    int mark = lf_states_next_mark(other, other->n_done / BLOCK, lf_sched_max_cached_blocks(seq));
+    return mark > 0 && mark < other->n_keys &&
+           memcmp(other->keys[mark].bytes, seq->keys[mark].bytes, sizeof(seq->keys[mark].bytes)) == 0;
+}
+
+/* Whether the block that seq needs next is the one that other computes next, and seq may take it over. */
+static bool needs_what_computes(const struct lf_sched *s, const struct lf_sched_seq *seq,
+                                const struct lf_sched_seq *other)
+{
+    if (lf_states_on(s)) return seq->keys && !seq->all_logits && needs_mark_of(s, seq, other);
     int next = seq->n_done / BLOCK + 1;
     if (!seq->keys || seq->all_logits || next * BLOCK >= seq->n_prompt) return false;
     return lf_sched_in_prefill(other) && other->n_done < next * BLOCK && next < other->n_keys &&
@@ -155,11 +188,11 @@ static bool needs_what_computes(const struct lf_sched_seq *seq, const struct lf_
 static double plan_eldest(struct lf_sched *s, struct lf_sched_step *step, struct lf_sched_tenant *t, double budget_ns)
 {
     struct lf_sched_seq *eldest = lf_prefill_order_eldest(t), *shortest = lf_prefill_order_shortest(t);
-    if (eldest == shortest || needs_what_computes(eldest, shortest)) {
+    if (eldest == shortest || needs_what_computes(s, eldest, shortest)) {
         t->eldest_credit_ns = 0;
         return 0;
     }
-    int n = (int)LF_MIN(tokens_left(eldest), LF_SCHED_MIN_TOKENS);
+    int n = (int)LF_MIN(tokens_left(eldest), ends_whole(s, eldest) ? BLOCK : LF_SCHED_MIN_TOKENS);
     double price_ns = lf_cost_prefill_ns(&s->cost, eldest->n_done, n, eldest->all_logits ? n : 0);
     double saved_ns = t->eldest_credit_ns + budget_ns * ELDEST_SHARE;
     t->eldest_credit_ns = LF_MIN(saved_ns, price_ns + budget_ns);
@@ -178,6 +211,7 @@ static void catch_up(struct lf_sched *s, struct lf_sched_seq *seq)
     int n = lf_sched_hit(s, seq, first, lf_sched_max_cached_blocks(seq), false);
     if (n <= first) return;
     lf_tables_take_over(s, seq, n);
+    lf_states_take_over(s, seq, n);
     for (int i = first; i < n; i++) lf_restore_forget(seq, i);
 }
 
@@ -207,10 +241,11 @@ static bool waits_for_blocks(struct lf_sched *s, struct lf_sched_seq *seq)
 }
 
 /* Whether this step already computes the block that seq needs next: then seq takes it over in the step after. */
-static bool computed_by_another(const struct lf_sched_step *step, const struct lf_sched_seq *seq)
+static bool computed_by_another(const struct lf_sched *s, const struct lf_sched_step *step,
+                                const struct lf_sched_seq *seq)
 {
     for (int i = 0; i < step->n_items; i++)
-        if (needs_what_computes(seq, step->items[i].seq)) return true;
+        if (needs_what_computes(s, seq, step->items[i].seq)) return true;
     return false;
 }
 
@@ -251,7 +286,7 @@ static void plan_prefills(struct lf_sched *s, struct lf_sched_step *step)
             break;
         } else {
             struct lf_sched_seq *seq = lf_prefill_order_shortest(t);
-            if (!computed_by_another(step, seq)) ns = plan_chunk(s, step, seq, budget_ns, step->n_items == n_before);
+            if (!computed_by_another(s, step, seq)) ns = plan_chunk(s, step, seq, budget_ns, step->n_items == n_before);
             if (ns <= 0)
                 seq->n_planned = -1; /* not this one: taken over in the next step, too deep for what is left,
                                       * or no logits row for its end */
@@ -283,9 +318,7 @@ static void raise_served_level(struct lf_sched *s)
 
 void lf_sched_plan_step(struct lf_sched *s, struct lf_sched_step *step)
 {
-    struct lf_sched_item *items = step->items;
-    memset(step, 0, sizeof(*step));
-    step->items = items;
+    *step = (struct lf_sched_step){.items = step->items, .marks = step->marks};
     if (s->n_running == 0) return;
     step->load.x[LF_COST_STEP] = 1;
     s->step_no++;
@@ -325,6 +358,7 @@ void lf_sched_launched(struct lf_sched *s, const struct lf_sched_step *step)
             seq->n_placeholders++;
         }
         lf_tables_enter(s, seq);
+        lf_states_launched(s, step, item);
         lf_tables_slide(s, seq);
     }
 }
@@ -334,6 +368,7 @@ void lf_sched_sampled(struct lf_sched *s, struct lf_sched_seq *seq, int32_t id)
     LF_ASSERT(seq->n_placeholders > 0 && id >= 0);
     seq->ids[seq->n_ids - seq->n_placeholders--] = id;
     lf_tables_enter(s, seq);
+    lf_states_known(s, seq);
 }
 
 /* A step's time belongs to prefill and decode in the proportion that was predicted for their parts. */
@@ -370,6 +405,7 @@ void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq)
         s->n_running--;
         lf_prefill_order_leave(seq);
         lf_tables_release(s, seq);
+        lf_states_release(s, seq);
     }
     lf_sched_tenant_leaves(s, seq);
     seq->phase = LF_SCHED_ENDED;
@@ -464,6 +500,7 @@ void lf_sched_check(const struct lf_sched *s, const int32_t *held, int32_t *refs
     LF_ASSERT(n_running <= s->opts.max_seqs + s->opts.n_kept);
     lf_sched_check_tenants(s);
     lf_prefill_order_check(s);
+    lf_states_check(s, held ? held + pool->n_blocks : NULL, refs + pool->n_blocks);
     lf_block_pool_check(pool);
     if (s->opts.prefix) lf_prefix_cache_check(s->opts.prefix);
 }

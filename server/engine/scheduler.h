@@ -86,6 +86,7 @@ struct lf_sched_opts {
     struct lf_block_pool *slots;
     struct lf_prefix_cache *snapshots; /* over slots; NULL as prefix */
     int slot_blocks;                   /* kv_layout.h */
+    bool whole_chunks;                 /* chunks of prompts end at multiples of 64, or with the prompt; chunk >= 128 */
     struct lf_prefix_cache *prefix;    /* borrowed; NULL: off */
     struct lf_sched_tenant *tenants;   /* [n_tenants] borrowed: as many as can wait and run, at least 1 */
     int n_tenants;
@@ -120,6 +121,10 @@ struct lf_sched {
     uint64_t n_admitted;
     int64_t waiting_tokens; /* prompt tokens of those waiting */
     int64_t n_reserved;     /* blocks, for windows of those that run: block_tables.h */
+    /* Slots, see states.h: working ones, pins promised; marks for which there was none, and snapshots that made room
+     * for others of the same sequence, or became working slots. */
+    int n_working, n_due;
+    uint64_t n_marks_skipped, n_snapshots_dropped;
     struct lf_cost cost;
     /* Tenants; see tenants.h. */
     struct lf_list queues;        /* those with something waiting, in the order of their turns as last looked at */
@@ -143,7 +148,7 @@ int64_t lf_sched_n_blocks(int n_prompt, int max_tokens);
 void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns);
 /* Starts the next sequence that may; NULL when none may. */
 struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns);
-/* Plans a step; step->n_items is 0 only if nothing runs, or what runs waits for steps that have not ended or for blocks
+/* Plans a step, which is launched then, or is the last one; step->n_items is 0 only if nothing runs, or what runs waits for steps that have not ended or for blocks
  * that are being restored. */
 void lf_sched_plan_step(struct lf_sched *s, struct lf_sched_step *step);
 /* The planned step has been started. Raises n_done, enters full blocks in the prefix cache and appends a placeholder to
@@ -163,8 +168,8 @@ double lf_sched_prefill_speed(const struct lf_sched *s);
 double lf_sched_decode_speed(const struct lf_sched *s);
 /* Seconds until the queue is likely to have drained, 1 to 60. */
 int lf_sched_retry_after_s(const struct lf_sched *s, int64_t waiting_tokens);
-/* Walks everything; LF_ASSERTs that tables, references and lists agree. held: [pool->n_blocks] references that others
- * than sequences have, such as loads; NULL: none. refs: scratch, [pool->n_blocks]. */
+/* Walks everything; LF_ASSERTs that tables, references and lists agree. held: [pool->n_blocks, then slots] references
+ * that others than sequences have, such as loads; NULL: none. refs: scratch, as many. */
 void lf_sched_check(const struct lf_sched *s, const int32_t *held, int32_t *refs);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "core/limits.h"
+#include "server/engine/states.h"
 
 enum { BLOCK = LF_KV_BLOCK_TOKENS };
 
@@ -49,6 +50,13 @@ static int last_missing(const struct lf_sched *s, const struct lf_sched_seq *seq
     return last;
 }
 
+static bool has_state(const struct lf_sched *s, const struct lf_sched_seq *seq, int n, bool pinned)
+{
+    if (!lf_states_on(s)) return true;
+    int32_t slot = lf_states_find(s, seq, n);
+    return slot >= 0 && (!pinned || s->opts.slots->blocks[slot].n_pins > 0);
+}
+
 /* A block that is not there is missed from every place between it and where it is seen from first. */
 int lf_sched_hit(const struct lf_sched *s, const struct lf_sched_seq *seq, int from, int most, bool pinned)
 {
@@ -56,6 +64,10 @@ int lf_sched_hit(const struct lf_sched *s, const struct lf_sched_seq *seq, int f
     if (lf_kv_windows_n_full(&s->opts.windows) > 0)
         for (n = from; n < most && have_all(s, seq, n, pinned);) n++;
     while (n > from) {
+        if (!has_state(s, seq, n, pinned)) {
+            n--;
+            continue;
+        }
         int missing = last_missing(s, seq, from, n, pinned);
         if (missing < 0) return n;
         n = missing;
@@ -83,12 +95,12 @@ int lf_sched_common_blocks(const struct lf_sched_seq *a, const struct lf_sched_s
     return lo;
 }
 
-int lf_sched_sure_blocks(const struct lf_kv_windows *w, const struct lf_sched_seq *seq,
+int lf_sched_sure_blocks(const struct lf_kv_windows *w, bool has_states, const struct lf_sched_seq *seq,
                          const struct lf_sched_seq *pinned, int most)
 {
     int n = LF_MIN(lf_sched_common_blocks(seq, pinned), most), n_full = pinned->n_keys - 1;
-    if (lf_kv_windows_n_sliding(w) == 0 || n == n_full) return n;
-    /* Windows keep what is seen from its end, and from where it takes over itself. */
+    if ((lf_kv_windows_n_sliding(w) == 0 && !has_states) || n == n_full) return n;
+    /* Windows keep what is seen from its end, and from where it takes over itself; snapshots are pinned there. */
     return n == n_full - 1 && pinned->n_prompt % BLOCK == 0 ? n : 0;
 }
 

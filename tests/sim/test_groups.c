@@ -147,7 +147,7 @@ static bool fits_beside_pins(const struct sim_world *w, const struct lf_sched_se
     for (const struct sim_request *r = w->requests; r; r = r->next) {
         if (&r->seq == seq || r->seq.phase == LF_SCHED_ENDED || r->seq.pin == LF_PIN_NONE) continue;
         n_pinned += lf_kv_windows_pinned(windows, r->seq.n_keys - 1);
-        int64_t sure = lf_sched_sure_blocks(windows, seq, &r->seq, most);
+        int64_t sure = lf_sched_sure_blocks(windows, w->sched.opts.slots != NULL, seq, &r->seq, most);
         n_shared = LF_MAX(n_shared, sure * lf_kv_windows_n_full(windows));
     }
     if (seq->pin != LF_PIN_NONE)
