@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/mix.h"
 #include "server/engine/block_tables.h"
+#include "server/engine/states.h"
 #include "tests/sim/world.h"
 
 enum { GARBAGE = -7 };
@@ -48,21 +49,41 @@ static int make_room(struct sim_disk *d)
     return oldest;
 }
 
-static void on_enter(void *ctx, int32_t block)
+/* NULL: it is there already. */
+static struct sim_record *add_record(struct sim_world *w, const struct lf_prefix_key *key)
 {
-    struct sim_world *w = ctx;
     struct sim_disk *d = &w->disk;
-    struct lf_prefix_entry entry = lf_prefix_cache_entry(w->prefix, block);
-    if (find(d, entry.key)) return;
+    if (find(d, key)) return NULL;
     int i = make_room(d);
     struct sim_record *record = &d->records[i];
-    record->key = *entry.key;
-    memcpy(record->text, w->shadow + (ptrdiff_t)block * SIM_BLOCK, sizeof(record->text));
+    record->key = *key;
     record->listed_ns = w->now_ns + (int64_t)d->opts.save_ns;
     record->used_no = ++d->n_uses;
     int *bucket = bucket_of(d, &record->key);
     record->next = *bucket;
     *bucket = i;
+    return record;
+}
+
+static void on_enter(void *ctx, int32_t block)
+{
+    struct sim_world *w = ctx;
+    struct sim_record *record = add_record(w, lf_prefix_cache_entry(w->prefix, block).key);
+    if (record) memcpy(record->text, w->shadow + (ptrdiff_t)block * SIM_BLOCK, sizeof(record->text));
+}
+
+static void on_enter_snapshot(void *ctx, int32_t slot)
+{
+    struct sim_world *w = ctx;
+    const struct sim_slot *shadow = &w->slots.shadow[slot];
+    for (int i = 0; i < w->slots.n_parts; i++) {
+        struct lf_prefix_entry entry = lf_prefix_cache_entry(w->slots.snapshots, slot);
+        struct lf_prefix_key key = lf_prefix_group_key(entry.key, LF_STATES_PART_GROUP + i);
+        struct sim_record *record = add_record(w, &key);
+        if (!record) continue;
+        record->state = shadow->parts[i];
+        record->chain = shadow->key;
+    }
 }
 
 static int find_below(void *ctx, const struct lf_prefix_key *key)
@@ -100,12 +121,51 @@ void sim_disk_open(struct sim_world *w, const struct sim_disk_opts *o)
                                                      .block_ns = {o->guess_ns > 0 ? o->guess_ns : o->block_ns, 1},
                                                      .guesses = {{.is_guess = o->is_guess}}};
     lf_prefix_cache_on_enter(w->prefix, on_enter, w);
+    if (w->slots.snapshots) lf_prefix_cache_on_enter(w->slots.snapshots, on_enter_snapshot, w);
+}
+
+/* Which slot a part is of; -1: it is a block. */
+static int32_t slot_of(const struct sim_world *w, int32_t block)
+{
+    return block < w->pool.n_blocks ? -1 : (block - w->pool.n_blocks) / w->slots.n_parts;
+}
+
+static void get(struct sim_world *w, int32_t block)
+{
+    int32_t slot = slot_of(w, block);
+    if (slot < 0)
+        lf_block_pool_get(&w->pool, block);
+    else
+        lf_block_pool_get(&w->slots.pool, slot);
+}
+
+static void put(struct sim_world *w, int32_t block)
+{
+    int32_t slot = slot_of(w, block);
+    if (slot < 0)
+        lf_block_pool_put(&w->pool, block);
+    else
+        lf_block_pool_put(&w->slots.pool, slot);
+}
+
+/* record NULL: garbage. */
+static void write(struct sim_world *w, int32_t block, const struct sim_record *record)
+{
+    int32_t slot = slot_of(w, block);
+    if (slot < 0) {
+        for (int p = 0; p < SIM_BLOCK; p++)
+            w->shadow[(ptrdiff_t)block * SIM_BLOCK + p] = record ? record->text[p] : GARBAGE;
+        return;
+    }
+    struct sim_slot *shadow = &w->slots.shadow[slot];
+    shadow->parts[(block - w->pool.n_blocks) % w->slots.n_parts] = record ? record->state : GARBAGE;
+    if (record) shadow->key = record->chain;
 }
 
 void sim_disk_close(struct sim_world *w)
 {
     struct sim_disk *d = &w->disk;
-    while (d->n_loads > 0) lf_block_pool_put(&w->pool, d->loads[--d->n_loads].block);
+    while (d->n_loads > 0) put(w, d->loads[--d->n_loads].block);
     free(d->buckets);
     free(d->records);
 }
@@ -133,12 +193,12 @@ static void arrive(struct sim_world *w, const struct sim_load *load)
     struct sim_disk *d = &w->disk;
     const struct sim_record *record = find(d, &load->key);
     bool whole = record && !(d->opts.p_fail > 0 && draw(d) < d->opts.p_fail);
-    if (whole) memcpy(w->shadow + (ptrdiff_t)load->block * SIM_BLOCK, record->text, sizeof(record->text));
+    if (whole) write(w, load->block, record);
     d->load_ns += (double)(load->due_ns - d->busy_since_ns);
     d->busy_since_ns = load->due_ns;
     d->n_loaded += whole;
     d->n_failed += !whole;
-    lf_block_pool_put(&w->pool, load->block);
+    put(w, load->block);
     struct lf_sched_seq *seq = owner_of(w, load);
     if (seq) lf_restore_back(seq, load->idx, whole);
 }
@@ -175,15 +235,18 @@ static void submit(void *ctx, struct lf_sched_seq *seq, int i, int tier)
     if (d->n_loads == 0) d->busy_since_ns = w->now_ns;
     d->free_ns = LF_MAX(d->free_ns, w->now_ns) + (int64_t)d->opts.block_ns;
     double latency_ns = d->opts.latency_ns * (d->opts.jitter > 0 ? 1 + d->opts.jitter * draw(d) : 1);
-    int g = lf_restore_group(seq, i), at = lf_restore_idx(seq, i);
-    int32_t block = lf_sched_table(seq, g)[at];
-    d->loads[d->n_loads++] = (struct sim_load){.owner = seq->admitted_no,
-                                               .key = lf_prefix_group_key(&seq->keys[at + 1], g),
-                                               .block = block,
-                                               .idx = i,
-                                               .due_ns = d->free_ns + (int64_t)latency_ns};
-    lf_block_pool_get(&w->pool, block);
-    for (int p = 0; p < SIM_BLOCK; p++) w->shadow[(ptrdiff_t)block * SIM_BLOCK + p] = GARBAGE;
+    struct sim_load *load = &d->loads[d->n_loads++];
+    *load = (struct sim_load){.owner = seq->admitted_no, .idx = i, .due_ns = d->free_ns + (int64_t)latency_ns};
+    int g = lf_restore_group(seq, i), at = lf_restore_idx(seq, i), part = lf_restore_part(seq, i);
+    if (part < 0) {
+        load->key = lf_prefix_group_key(&seq->keys[at + 1], g);
+        load->block = lf_sched_table(seq, g)[at];
+    } else {
+        load->key = lf_prefix_group_key(&seq->keys[seq->restore.end], LF_STATES_PART_GROUP + part);
+        load->block = w->pool.n_blocks + seq->state_coming * w->slots.n_parts + part;
+    }
+    get(w, load->block);
+    write(w, load->block, NULL);
 }
 
 void sim_disk_load(struct sim_world *w)
@@ -218,6 +281,12 @@ void sim_disk_check(const struct sim_world *w, int32_t *held)
 {
     for (int i = 0; i < w->disk.n_loads; i++) {
         const struct sim_load *load = &w->disk.loads[i];
+        int32_t slot = slot_of(w, load->block);
+        if (slot >= 0) {
+            LF_ASSERT(!w->slots.pool.blocks[slot].cached);
+            held[w->pool.n_blocks + slot]++;
+            continue;
+        }
         LF_ASSERT(held[load->block]++ == 0 && !w->pool.blocks[load->block].cached);
         LF_LIST_EACH(it, &w->sched.running)
         {

@@ -2,7 +2,7 @@
  * on the virtual clock.
  *
  * Every full block that is entered in the prefix cache is listed on the disk some time later, with what the shadow held
- * then. Loads are served in the order in which they were submitted, one block after the other at the disk's rate, and
+ * then, and so is every part of a snapshot. Loads are served in the order in which they were submitted, one block after the other at the disk's rate, and
  * each needs its latency besides, which overlaps with the others'. What loads under way are writing to is garbage until
  * they are back, and stays garbage if they fail. */
 #ifndef LF_TESTS_SIM_DISK_H
@@ -33,6 +33,8 @@ struct sim_disk_opts {
 struct sim_record {
     struct lf_prefix_key key;
     int32_t text[LF_KV_BLOCK_TOKENS];
+    int64_t state; /* of a part of a snapshot, and the key of all of it */
+    struct lf_prefix_key chain;
     int64_t listed_ns; /* there from then on */
     int64_t used_no;
     int next; /* in its bucket, -1: the last */
@@ -41,7 +43,7 @@ struct sim_record {
 struct sim_load {
     uint64_t owner; /* admitted_no */
     struct lf_prefix_key key;
-    int32_t block;
+    int32_t block; /* behind all blocks are the parts of slots */
     int idx;
     int64_t due_ns;
 };

@@ -36,8 +36,12 @@ void sim_open(struct sim_world *w, const struct sim_opts *o)
     w->step.items = calloc((size_t)o->max_seqs, sizeof(*w->step.items));
     for (int i = 0; i < 2; i++) w->flights[i].step.items = calloc((size_t)o->max_seqs, sizeof(*w->step.items));
     w->shadow = calloc((size_t)o->n_blocks * SIM_BLOCK, sizeof(*w->shadow));
-    w->refs = calloc((size_t)o->n_blocks, sizeof(*w->refs));
-    w->held = calloc((size_t)o->n_blocks, sizeof(*w->held));
+    int n_kept = (o->max_seqs + 6) / 8;
+    sim_slots_open(w, o->n_slots, o->slot_blocks, o->max_seqs + n_kept);
+    w->step.marks = w->slots.marks;
+    size_t n_refs = (size_t)o->n_blocks + (size_t)w->slots.pool.n_blocks;
+    w->refs = calloc(n_refs, sizeof(*w->refs));
+    w->held = calloc(n_refs, sizeof(*w->held));
     int n_tenants = o->n_tenants > 0 ? o->n_tenants : 16;
     w->tenants = calloc((size_t)n_tenants, sizeof(*w->tenants));
     w->held_epochs = calloc((size_t)o->n_blocks, sizeof(*w->held_epochs));
@@ -45,13 +49,17 @@ void sim_open(struct sim_world *w, const struct sim_opts *o)
     LF_ASSERT(w->step.items && w->flights[0].step.items && w->flights[1].step.items && w->shadow && w->refs && w->held);
     const struct lf_sched_opts opts = {.chunk = o->chunk,
                                        .max_seqs = o->max_seqs,
-                                       .n_kept = (o->max_seqs + 6) / 8,
+                                       .n_kept = n_kept,
                                        .max_out = o->max_out,
                                        .token_tile = LF_MAX(o->token_tile, 1),
                                        .step_ns = o->step_ns,
                                        .alone_ns = LF_MAX(o->step_ns, o->alone_ns),
                                        .windows = o->windows,
                                        .pool = &w->pool,
+                                       .slots = w->slots.pool.n_blocks > 0 ? &w->slots.pool : NULL,
+                                       .snapshots = w->slots.snapshots,
+                                       .slot_blocks = o->slot_blocks,
+                                       .whole_chunks = o->whole_chunks,
                                        .prefix = w->prefix,
                                        .tenants = w->tenants,
                                        .n_tenants = n_tenants,
@@ -68,6 +76,7 @@ void sim_close(struct sim_world *w)
         sim_collect(w, w->requests);
     }
     sim_disk_close(w);
+    sim_slots_close(w);
     free(w->held_epochs);
     free(w->tenants);
     free(w->held);
@@ -100,9 +109,9 @@ static int32_t token_of(uint64_t text, int position)
     return (int32_t)(lf_mix64(text * 0x9e3779b97f4a7c15u + (uint64_t)position) & 0xffff);
 }
 
-/* What is or will be token p of a sequence: an answer follows from its prompt. */
-static int32_t text_of(const struct lf_sched_seq *seq, int p)
+int32_t sim_text_of(const struct sim_request *r, int p)
 {
+    const struct lf_sched_seq *seq = &r->seq;
     if (p < seq->n_prompt) return seq->ids[p];
     return token_of((uint64_t)seq->ids[seq->n_prompt - 1] + 1000, p - seq->n_prompt);
 }
@@ -111,7 +120,7 @@ static void fill_content(struct sim_request *r)
 {
     uint64_t all = 0;
     for (int p = 0; p < r->seq.n_prompt + r->seq.max_tokens; p++) {
-        all = lf_mix64(all * 3 + (uint64_t)text_of(&r->seq, p));
+        all = lf_mix64(all * 3 + (uint64_t)sim_text_of(r, p));
         r->content[p] = (int32_t)(all & 0x3ffffff);
     }
 }
@@ -152,7 +161,8 @@ struct sim_request *sim_make(struct sim_world *w, int doc, int n_shared, int n_p
         lf_prefix_key_next(&seq->keys[i], seq->ids + (ptrdiff_t)i * SIM_BLOCK, &seq->keys[i + 1]);
     seq->n_keys = n_prompt / SIM_BLOCK + 1;
     if (w->disk.opts.n_blocks == 0) return r;
-    seq->restore.states = calloc(n_groups * n_blocks, sizeof(*seq->restore.states));
+    size_t n_states = n_groups * n_blocks + (size_t)w->slots.n_parts;
+    seq->restore.states = calloc(n_states, sizeof(*seq->restore.states));
     LF_ASSERT(seq->restore.states);
     return r;
 }
@@ -329,7 +339,11 @@ static void read_item(struct sim_world *w, const struct lf_sched_item *item)
         note_token(w, r);
         int at = seq->n_ids - seq->n_placeholders, n_output = at - seq->n_prompt;
         LF_ASSERT(seq->ids[at] < 0);
-        lf_sched_sampled(&w->sched, seq, text_of(seq, at));
+        if (n_output + 1 == r->n_answer && r->n_answer < seq->max_tokens) { /* a stop token is none of the text */
+            sim_end(w, r);
+            return;
+        }
+        lf_sched_sampled(&w->sched, seq, sim_text_of(r, at));
         if (n_output + 1 < r->n_answer) return;
     }
     sim_end(w, r);
@@ -353,6 +367,7 @@ static void launch(struct sim_world *w)
     f->took_ns = true_cost(w);
     w->n_steps++;
     write_rows(w);
+    sim_slots_step(w);
     f->step = w->step;
     f->step.items = items;
     memcpy(items, w->step.items, (size_t)w->step.n_items * sizeof(*items));
@@ -410,10 +425,10 @@ static void check_share(struct sim_world *w, const struct lf_sched_seq *seq)
 static void admit(struct sim_world *w)
 {
     struct lf_sched_seq *seq;
-    for (int64_t n_evicted = w->n_evicted; (seq = lf_sched_admit(&w->sched, w->now_ns)) != NULL;
-         n_evicted = w->n_evicted) {
+    for (int64_t n_lost = sim_n_lost(w); (seq = lf_sched_admit(&w->sched, w->now_ns)) != NULL;
+         n_lost = sim_n_lost(w)) {
         ((struct sim_request *)seq)->n_hit = seq->n_cached;
-        ((struct sim_request *)seq)->n_evicted = n_evicted;
+        ((struct sim_request *)seq)->n_lost = n_lost;
         ((struct sim_request *)seq)->started_ns = w->now_ns;
         ((struct sim_request *)seq)->n_steps_before = w->n_steps;
         LF_ASSERT(seq->n_cached < seq->n_prompt && seq->n_cached % SIM_BLOCK == 0);
@@ -445,12 +460,16 @@ bool sim_step(struct sim_world *w)
 
 void sim_check(struct sim_world *w)
 {
-    memset(w->held, 0, (size_t)w->pool.n_blocks * sizeof(*w->held));
+    int n_slots = w->slots.pool.n_blocks;
+    memset(w->held, 0, (size_t)(w->pool.n_blocks + n_slots) * sizeof(*w->held));
     sim_disk_check(w, w->held);
     for (int i = 0; i < w->n_jobs; i++) w->held[w->jobs[i]]++;
     lf_sched_check(&w->sched, w->held, w->refs);
-    if (w->sched.n_running + w->disk.n_loads + w->n_jobs == 0)
+    if (w->sched.n_running + w->disk.n_loads + w->n_jobs == 0) {
         LF_ASSERT(w->pool.n_free + w->pool.n_cached + w->pool.n_pinned == w->pool.n_blocks);
+        LF_ASSERT(w->slots.pool.n_free + w->slots.pool.n_cached + w->slots.pool.n_pinned == n_slots);
+    }
+    sim_slots_check(w);
     LF_ASSERT(w->pool.n_pinned <= w->pool.n_blocks / 2);
     LF_LIST_EACH(it, &w->sched.holding)
     {

@@ -11,6 +11,7 @@
 #include "core/limits.h"
 #include "server/engine/scheduler.h"
 #include "tests/sim/disk.h"
+#include "tests/sim/slots.h"
 
 enum { SIM_BLOCK = LF_KV_BLOCK_TOKENS, SIM_JOBS_N = 8 };
 
@@ -36,7 +37,7 @@ struct sim_request {
     int id;
     int doc, n_shared; /* that the prompt begins with */
     int n_hit;         /* tokens from the prefix cache, at admission */
-    int64_t n_evicted; /* w->n_evicted when it was looked for */
+    int64_t n_lost;    /* sim_n_lost when it was looked for */
     int32_t marks[1];  /* of seq.marks, where the test sets them */
 };
 
@@ -59,8 +60,9 @@ struct sim_world {
     int64_t now_ns, n_steps;
     int32_t *shadow; /* [n_blocks, 64] what each slot was written for: sim_content_of */
     int32_t *refs;   /* scratch of lf_sched_check */
-    int32_t *held;   /* [n_blocks] references of loads, scratch too */
+    int32_t *held;   /* [n_blocks, then slots] references of loads, scratch too */
     struct sim_disk disk;
+    struct sim_slots slots;
     struct lf_sched_tenant *tenants;
     uint32_t *held_epochs;
     struct sim_request *requests; /* all that have not been collected */
@@ -69,8 +71,8 @@ struct sim_world {
     void (*on_end)(struct sim_world *w, struct sim_request *r);
     void (*on_admit)(struct sim_world *w, struct sim_request *r);
     void *ctx;
-    int64_t n_evicted;        /* of the prefix cache */
-    int32_t jobs[SIM_JOBS_N]; /* blocks that others than sequences have a reference on */
+    int64_t n_evicted;        /* of the prefix cache, and of snapshots */
+    int32_t jobs[SIM_JOBS_N]; /* blocks that others than sequences have a reference on; behind all of them slots */
     int n_jobs;
     bool check; /* all invariants after every step */
 };
@@ -81,6 +83,8 @@ struct sim_opts {
     int64_t step_ns, alone_ns; /* alone_ns 0: step_ns */
     bool prefix;
     struct lf_kv_windows windows;
+    int n_slots, slot_blocks;  /* states: so many slots beyond those that may run; 0: there are none */
+    bool whole_chunks;
     int ahead;     /* 1: a step is launched before the one before it has ended */
     int n_tenants; /* entries of the table; 0: 16 */
     struct sim_machine machine;
@@ -88,6 +92,8 @@ struct sim_opts {
     uint64_t seed;
 };
 
+/* What is or will be token p: an answer follows from its prompt. */
+int32_t sim_text_of(const struct sim_request *r, int p);
 /* What the slot of a position holds in a group. */
 int32_t sim_content_of(const struct sim_request *r, int group, int p);
 void sim_open(struct sim_world *w, const struct sim_opts *o);
