@@ -191,7 +191,7 @@ bool lf_sched_within_share(struct lf_sched *s, const struct lf_sched_seq *seq, i
     if (t->n_blocks + n <= most) return true;
     if (!*counted) s->n_held = count_held(s, t);
     *counted = true;
-    if (lf_kv_windows_n_sliding(&s->opts.windows) > 0) n_hint = lf_sched_hit(s, seq, 0, n_hint, false); /* as of now */
+    if (lf_sched_hits_at_marks(s)) n_hint = lf_sched_hit(s, seq, 0, n_hint, false); /* as of now */
     return s->n_held + n - n_held_already(s, seq, n_hint) <= most;
 }
 
