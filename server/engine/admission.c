@@ -169,7 +169,7 @@ static bool leaves_room(const struct lf_sched *s, const struct lf_sched_seq *pin
     const struct lf_kv_windows *w = &s->opts.windows;
     int64_t n_left = s->opts.pool->n_blocks - lf_kv_windows_slack(w, s->opts.chunk) - n_to_be_pinned(s) -
                      lf_kv_windows_pinned(w, pinned->n_keys - 1);
-    if (lf_states_on(s) && lf_states_n_spare(s) < lf_states_n_pinned(pinned->n_prompt)) return false;
+    if (lf_states_on(s) && lf_states_n_spare(s) < lf_states_n_to_pin(s, pinned)) return false;
     LF_LIST_EACH(it, &s->waiting)
     {
         const struct lf_sched_seq *seq = seq_of(it);

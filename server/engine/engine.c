@@ -283,6 +283,20 @@ static enum lf_status check_opts(const struct lf_engine_backend *b, const struct
     return LF_OK;
 }
 
+/* States need slots for all that run and one more, and where chunks are whole blocks room for one beside decodes. */
+static enum lf_status check_states(const struct lf_kv_cache *kv, const struct lf_engine_opts *o, struct lf_err *err)
+{
+    int n_running = lf_batch_n_slots(o->max_seqs), least = 2 * LF_KV_BLOCK_TOKENS;
+    if (kv->states.n_layers == 0) return LF_OK;
+    if (kv->slots.n_blocks <= n_running)
+        return lf_fail(err, LF_INVALID, "engine: %d slots for states, %d sequences may run: at least one more",
+                       kv->slots.n_blocks, n_running);
+    if (!lf_device_info(kv->dev)->is_host && o->chunk < least)
+        return lf_fail(err, LF_INVALID, "engine: chunks of %d tokens; on a GPU a model with states needs %d", o->chunk,
+                       least);
+    return LF_OK;
+}
+
 enum { MASK_STACK_BYTES = 128 * 1024 }; /* what a thread that computes masks touches of its stack, at most */
 
 static uint64_t bytes_of_seq(void)
@@ -419,6 +433,9 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                 const struct lf_engine_opts *opts, struct lf_err *err)
 {
     LF_TRY(check_opts(backend, opts, err));
+    LF_TRY(check_states(kv, opts, err));
+    bool has_states = kv->states.n_layers > 0;
+    int n_running = lf_batch_n_slots(opts->max_seqs);
     struct lf_engine *e = calloc(1, sizeof(*e));
     if (!e) return lf_fail(err, LF_NO_MEMORY, "no memory for the engine");
     e->backend = *backend;
@@ -431,13 +448,17 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
     LF_TRY_GOTO(allocate(e, err), fail);
     const struct lf_sched_opts sched = {.chunk = opts->chunk,
                                         .max_seqs = opts->max_seqs,
-                                        .n_kept = lf_batch_n_slots(opts->max_seqs) - opts->max_seqs,
+                                        .n_kept = n_running - opts->max_seqs,
                                         .max_out = opts->max_out,
                                         .token_tile = LF_MAX(opts->token_tile, 1),
                                         .step_ns = (int64_t)opts->step_ms * LF_NS_PER_MS,
                                         .alone_ns = (int64_t)LF_MAX(opts->step_ms, opts->alone_ms) * LF_NS_PER_MS,
                                         .windows = lf_kv_cache_windows(kv),
                                         .pool = &kv->pool,
+                                        .slots = has_states ? &kv->slots : NULL,
+                                        .snapshots = kv->snapshots,
+                                        .slot_blocks = kv->states.slot_blocks,
+                                        .whole_chunks = has_states && !lf_device_info(kv->dev)->is_host,
                                         .prefix = kv->prefix,
                                         .tenants = e->tenants,
                                         .n_tenants = n_tenants(opts),
@@ -449,7 +470,10 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                              .watchdog_s = opts->watchdog_s,
                                              .n_blocks = kv->pool.n_blocks -
                                                          (int)lf_kv_windows_slack(&sched.windows, opts->chunk),
-                                             .windows = sched.windows};
+                                             .windows = sched.windows,
+                                             .has_states = has_states,
+                                             .slot_blocks = sched.slot_blocks,
+                                             .n_pin_slots = (kv->slots.n_blocks - n_running + 1) / 2};
     if (is_known(&opts->speed)) lf_cost_start(&e->sched.cost, opts->speed.ns);
     LF_TRY_GOTO(lf_mailbox_init(&e->mailbox, &limits, &e->metrics, err), fail);
     LF_TRY_GOTO(lf_mailbox_start(&e->mailbox, err), fail_mailbox);

@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "server/engine/shared_blocks.h"
+#include "server/engine/states.h"
 
 enum { COMING_MS = 20 }; /* between two looks at requests while what they need is on its way */
 
@@ -251,28 +252,69 @@ enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, const struct lf_gen_
 
 /* ---- pins ---- */
 
-/* Blocks of the cache that are pinned with so many full ones of a prompt. */
-static int64_t n_pinned_by(const struct lf_mailbox *mb, int64_t n_full)
+int64_t lf_mailbox_pin_blocks(const struct lf_mailbox *mb, enum lf_pin pin, int64_t n_full)
 {
-    return lf_kv_windows_pinned(&mb->limits.windows, (int)n_full);
+    int64_t n = lf_kv_windows_pinned(&mb->limits.windows, (int)n_full);
+    bool has_parts = n_full > 0 && pin != LF_PIN_DEVICE;
+    return has_parts ? n + LF_STATES_PINNED_N * mb->limits.slot_blocks : n;
 }
 
-static int64_t n_pin_blocks(const struct lf_mailbox *mb, const struct lf_request *req)
+static int64_t n_pin_blocks(const struct lf_mailbox *mb, const struct lf_request *req, enum lf_pin pin)
 {
-    return n_pinned_by(mb, req->params.n_prompt / LF_KV_BLOCK_TOKENS);
+    return lf_mailbox_pin_blocks(mb, pin, req->params.n_prompt / LF_KV_BLOCK_TOKENS);
+}
+
+/* Slots that it pins: none where there are no states. */
+static int n_pin_slots(const struct lf_mailbox *mb, const struct lf_request *req)
+{
+    bool pins = mb->limits.has_states && req->params.pin == LF_PIN_DEVICE;
+    return pins ? lf_states_n_pinned(req->params.n_prompt) : 0;
+}
+
+/* Under the lock: the same for slots of the device. */
+static enum lf_status check_pin_slots(const struct lf_mailbox *mb, const struct lf_request *req, struct lf_err *err)
+{
+    int n_new = n_pin_slots(mb, req), n = mb->n_pinned_slots;
+    if (req->params.pin_spare[LF_PIN_DEVICE] > 0) n -= n_new; /* it is the same prompt's */
+    if (n + n_new <= mb->limits.n_pin_slots) return LF_OK;
+    return lf_fail(err, LF_LIMIT, "%d states would be pinned to the device; %d of %d that may be are", n_new, n,
+                   mb->limits.n_pin_slots);
+}
+
+static int64_t n_needed(const struct lf_mailbox *mb, const struct lf_request *req)
+{
+    return lf_kv_windows_need(&mb->limits.windows, lf_sched_n_blocks(req->params.n_prompt, req->params.max_tokens));
+}
+
+/* Under the lock: whether it and every other that is yet to be pinned to the device can be computed beside what all of
+ * them keep, in any order. Windows take more while a prompt is computed than is pinned of it. */
+static enum lf_status check_pins_in_turn(const struct lf_mailbox *mb, const struct lf_request *req, int64_t n_pinned,
+                                         struct lf_err *err)
+{
+    int64_t n_more = n_needed(mb, req) - n_pin_blocks(mb, req, LF_PIN_DEVICE);
+    LF_LIST_EACH(it, &mb->pins)
+    {
+        const struct lf_request *pin = LF_LIST_ENTRY(it, struct lf_request, pin_node);
+        if (pin->params.pin != LF_PIN_DEVICE || pin->state.finish != LF_FINISH_NONE) continue;
+        n_more = LF_MAX(n_more, n_needed(mb, pin) - n_pin_blocks(mb, pin, LF_PIN_DEVICE));
+    }
+    if (n_pinned + n_more <= mb->limits.n_blocks) return LF_OK;
+    return lf_fail(err, LF_LIMIT, "%lld blocks would be pinned to the device and %lld more needed to compute them, of %d",
+                   (long long)n_pinned, (long long)n_more, mb->limits.n_blocks);
 }
 
 /* Under the lock: whether every tier that it is to stay in has room for it, among what may be pinned there. */
 static enum lf_status check_pin(const struct lf_mailbox *mb, const struct lf_request *req, struct lf_err *err)
 {
     for (int pin = LF_PIN_DISK; pin <= (int)req->params.pin; pin++) {
-        int64_t most = mb->limits.pins_most[pin], n = mb->n_pinned[pin] - n_pinned_by(mb, req->params.pin_spare[pin]);
-        if (most > 0 && n + n_pin_blocks(mb, req) > most)
+        int64_t most = mb->limits.pins_most[pin], n_new = n_pin_blocks(mb, req, (enum lf_pin)pin);
+        int64_t n = mb->n_pinned[pin] - lf_mailbox_pin_blocks(mb, (enum lf_pin)pin, req->params.pin_spare[pin]);
+        if (most > 0 && n + n_new > most)
             return lf_fail(err, LF_LIMIT, "%lld blocks would be pinned to the %s; %lld of %lld that may be are",
-                           (long long)n_pin_blocks(mb, req), lf_pin_name((enum lf_pin)pin), (long long)n,
-                           (long long)most);
+                           (long long)n_new, lf_pin_name((enum lf_pin)pin), (long long)n, (long long)most);
+        if (pin == LF_PIN_DEVICE) LF_TRY(check_pins_in_turn(mb, req, n + n_new, err));
     }
-    return LF_OK;
+    return check_pin_slots(mb, req, err);
 }
 
 /* Under the lock: blocks that a request with this beginning may have beside what stays on the device. What it shares
@@ -288,11 +330,6 @@ static int64_t most_beside_pins(const struct lf_mailbox *mb, const struct lf_sch
         n_shared = LF_MAX(n_shared, lf_sched_sure_blocks(w, mb->limits.has_states, seq, &pinned->seq, n_most) * lf_kv_windows_n_full(w));
     }
     return mb->limits.n_blocks - mb->n_pinned[LF_PIN_DEVICE] + n_shared;
-}
-
-static int64_t n_needed(const struct lf_mailbox *mb, const struct lf_request *req)
-{
-    return lf_kv_windows_need(&mb->limits.windows, lf_sched_n_blocks(req->params.n_prompt, req->params.max_tokens));
 }
 
 /* Under the lock: whether it could start at all. */
@@ -327,7 +364,9 @@ int64_t lf_mailbox_n_pinned(struct lf_mailbox *mb)
 /* Under the lock. */
 static void count_pin(struct lf_mailbox *mb, const struct lf_request *req, int sign)
 {
-    for (int pin = LF_PIN_DISK; pin <= (int)req->params.pin; pin++) mb->n_pinned[pin] += sign * n_pin_blocks(mb, req);
+    for (int pin = LF_PIN_DISK; pin <= (int)req->params.pin; pin++)
+        mb->n_pinned[pin] += sign * n_pin_blocks(mb, req, (enum lf_pin)pin);
+    mb->n_pinned_slots += sign * n_pin_slots(mb, req);
 }
 
 /* Under the lock: how long a prompt takes behind those that wait, at the speed measured so far. */

@@ -54,6 +54,7 @@ struct lf_mailbox {
     struct lf_list flight;      /* all that have not ended */
     struct lf_list pins;        /* those with a pin, until they hold nothing any more */
     int64_t n_pinned[LF_PIN_N]; /* blocks of these, for each tier; what several share counts several times */
+    int n_pinned_slots;         /* and slots, on the device */
     struct lf_request *dead;    /* without a reference, for the janitor */
     int n_flight, n_waiting;
     int n_live; /* requests that exist, for destroy to check */
@@ -104,6 +105,8 @@ void lf_mailbox_snapshot_engine(struct lf_mailbox *mb, struct lf_engine_state *o
 /* Blocks of the cache that requests with these keys, the chain's root first, may have beside what is pinned: those that
  * they share with it among their first n_most count as theirs. */
 int64_t lf_mailbox_most(struct lf_mailbox *mb, const struct lf_prefix_key *keys, int n_keys, int n_most);
+/* Blocks of a tier that are pinned with so many full ones of a prompt. */
+int64_t lf_mailbox_pin_blocks(const struct lf_mailbox *mb, enum lf_pin pin, int64_t n_full);
 /* Blocks that are pinned to the device, or will be. */
 int64_t lf_mailbox_n_pinned(struct lf_mailbox *mb);
 /* Blocks that a request of this tenant may need to be admitted at once. */

@@ -136,6 +136,7 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     size_t n_ids = (size_t)p->n_prompt + (size_t)p->max_tokens;
     size_t n_blocks = (size_t)lf_sched_n_blocks(p->n_prompt, p->max_tokens);
     size_t n_entries = n_blocks * (size_t)lf_kv_windows_n(&mailbox->limits.windows); /* of a table for each group */
+    size_t n_states = prefix ? n_entries + (size_t)mailbox->limits.slot_blocks : 0;
     size_t token_stride = stride_for(p->sampling.n_logprobs, offsetof(struct lf_sampled, rank));
     size_t prompt_stride = stride_for(p->n_prompt_logprobs, offsetof(struct lf_sampled, top_ids));
     struct layout l = {.bytes = 0};
@@ -144,7 +145,7 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     size_t pins_at = reserve(&l, p->pin ? n_blocks : 0, sizeof(struct lf_pin_node));
     size_t ids_at = reserve(&l, n_ids, sizeof(int32_t));
     size_t blocks_at = reserve(&l, n_entries, sizeof(int32_t));
-    size_t restore_at = reserve(&l, prefix ? n_entries : 0, sizeof(uint8_t));
+    size_t restore_at = reserve(&l, n_states, sizeof(uint8_t));
     size_t marks_at = reserve(&l, (size_t)p->n_marks, sizeof(int32_t));
     size_t stop_at = reserve(&l, (size_t)p->n_stop_token_ids + (size_t)backend->n_eos, sizeof(int32_t));
     size_t allowed_at = reserve(&l, (size_t)n_words, sizeof(uint32_t));
@@ -164,7 +165,7 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     req->seq.blocks = (int32_t *)(void *)(base + blocks_at);
     req->seq.keys = prefix ? (struct lf_prefix_key *)(void *)(base + keys_at) : NULL;
     req->seq.restore.states = prefix ? (uint8_t *)(base + restore_at) : NULL;
-    if (prefix) memset(base + restore_at, LF_RESTORE_NONE, n_entries);
+    if (prefix) memset(base + restore_at, LF_RESTORE_NONE, n_states);
     req->pins = p->pin ? (struct lf_pin_node *)(void *)(base + pins_at) : NULL;
     req->tokens = base + tokens_at;
     req->prompt_logprobs = p->n_prompt_logprobs >= 0 ? base + prompt_at : NULL;

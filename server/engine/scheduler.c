@@ -163,24 +163,38 @@ static double plan_chunk(struct lf_sched *s, struct lf_sched_step *step, struct 
     return lf_cost_prefill_ns(&s->cost, seq->n_done, n, step->items[step->n_items - 1].n_out);
 }
 
-/* With states: whether other is to make a snapshot next that seq can go on from, and is not behind it. */
-static bool needs_mark_of(const struct lf_sched *s, const struct lf_sched_seq *seq, const struct lf_sched_seq *other)
+static bool have_same_key(const struct lf_sched_seq *a, const struct lf_sched_seq *b, int i)
 {
-    if (!lf_sched_in_prefill(other) || other->n_done < seq->n_done || lf_states_n_spare(s) <= 0) return false;
+    return i < a->n_keys && i < b->n_keys && memcmp(&a->keys[i], &b->keys[i], sizeof(a->keys[i])) == 0;
+}
+
+/* With states: whether other, which is further, is to make a snapshot next that seq can go on from. It is never slower
+ * to wait for that than to compute it, and what is furthest waits for nobody. */
+static bool waits_for_mark_of(const struct lf_sched_seq *seq, const struct lf_sched_seq *other)
+{
+    if (other->n_done < seq->n_done || !lf_sched_in_prefill(other) || other->waits) return false;
+    if (other->n_done == seq->n_done && other->admitted_no >= seq->admitted_no) return false;
+    if (!have_same_key(seq, other, 1)) return false;
     int mark = lf_states_next_mark(other, other->n_done / BLOCK, lf_sched_max_cached_blocks(seq));
-    return mark > 0 && mark < other->n_keys &&
-           memcmp(other->keys[mark].bytes, seq->keys[mark].bytes, sizeof(seq->keys[mark].bytes)) == 0;
+    return mark > 0 && have_same_key(seq, other, mark);
+}
+
+static bool waits_for_mark(const struct lf_sched *s, const struct lf_sched_seq *seq)
+{
+    if (!lf_states_on(s) || !seq->keys || seq->all_logits || lf_states_n_spare(s) <= 0) return false;
+    LF_LIST_EACH(it, &s->running)
+    {
+        if (waits_for_mark_of(seq, seq_of(it))) return true;
+    }
+    return false;
 }
 
 /* Whether the block that seq needs next is the one that other computes next, and seq may take it over. */
-static bool needs_what_computes(const struct lf_sched *s, const struct lf_sched_seq *seq,
-                                const struct lf_sched_seq *other)
+static bool needs_what_computes(const struct lf_sched_seq *seq, const struct lf_sched_seq *other)
 {
-    if (lf_states_on(s)) return seq->keys && !seq->all_logits && needs_mark_of(s, seq, other);
     int next = seq->n_done / BLOCK + 1;
     if (!seq->keys || seq->all_logits || next * BLOCK >= seq->n_prompt) return false;
-    return lf_sched_in_prefill(other) && other->n_done < next * BLOCK && next < other->n_keys &&
-           memcmp(other->keys[next].bytes, seq->keys[next].bytes, sizeof(seq->keys[next].bytes)) == 0;
+    return lf_sched_in_prefill(other) && other->n_done < next * BLOCK && have_same_key(seq, other, next);
 }
 
 /* A tenant's eldest prefill saves up its quarter until it buys the smallest chunk. Where it is the shortest too, or
@@ -188,7 +202,8 @@ static bool needs_what_computes(const struct lf_sched *s, const struct lf_sched_
 static double plan_eldest(struct lf_sched *s, struct lf_sched_step *step, struct lf_sched_tenant *t, double budget_ns)
 {
     struct lf_sched_seq *eldest = lf_prefill_order_eldest(t), *shortest = lf_prefill_order_shortest(t);
-    if (eldest == shortest || needs_what_computes(s, eldest, shortest)) {
+    bool takes_over = lf_states_on(s) ? waits_for_mark(s, eldest) : needs_what_computes(eldest, shortest);
+    if (eldest == shortest || takes_over) {
         t->eldest_credit_ns = 0;
         return 0;
     }
@@ -240,13 +255,14 @@ static bool waits_for_blocks(struct lf_sched *s, struct lf_sched_seq *seq)
     return waits;
 }
 
-/* Whether this step already computes the block that seq needs next: then seq takes it over in the step after. */
+/* Whether this step already computes the block that seq needs next: then seq takes it over in the step after. With
+ * states: whether another is on its way to where seq will take over. */
 static bool computed_by_another(const struct lf_sched *s, const struct lf_sched_step *step,
                                 const struct lf_sched_seq *seq)
 {
-    for (int i = 0; i < step->n_items; i++)
-        if (needs_what_computes(s, seq, step->items[i].seq)) return true;
-    return false;
+    for (int i = 0; i < step->n_items && !lf_states_on(s); i++)
+        if (needs_what_computes(seq, step->items[i].seq)) return true;
+    return waits_for_mark(s, seq);
 }
 
 /* What a tenant is charged for a ns of its prefill. */

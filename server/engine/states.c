@@ -55,15 +55,14 @@ static void enter(struct lf_sched *s, const struct lf_sched_seq *seq, int n, int
 
 /* ---- marks ---- */
 
-/* Behind how many blocks a pin keeps a snapshot; the second is the first but for a prompt that ends with a block. */
-static int pinned_end(int n_prompt, int k)
+int lf_states_pinned_end(int n_prompt, int k)
 {
     return (n_prompt - 1 + k) / BLOCK;
 }
 
 int lf_states_n_pinned(int n_prompt)
 {
-    int first = pinned_end(n_prompt, 0), second = pinned_end(n_prompt, 1);
+    int first = lf_states_pinned_end(n_prompt, 0), second = lf_states_pinned_end(n_prompt, 1);
     return (first > 0) + (second > first);
 }
 
@@ -107,13 +106,29 @@ int lf_states_last_mark(const struct lf_sched_seq *seq, int n, int most)
 
 /* ---- pins ---- */
 
+/* The snapshot behind the k-th of its ends; -1: there is none, or that is none. */
+static int32_t find_end(const struct lf_sched *s, const struct lf_sched_seq *seq, int k)
+{
+    int n = lf_states_pinned_end(seq->n_prompt, k);
+    bool is_other = k == 0 || n > lf_states_pinned_end(seq->n_prompt, 0);
+    return n > 0 && is_other ? lf_states_find(s, seq, n) : -1;
+}
+
+int lf_states_n_to_pin(const struct lf_sched *s, const struct lf_sched_seq *seq)
+{
+    int n = lf_states_n_pinned(seq->n_prompt);
+    for (int k = 0; k < LF_STATES_PINNED_N; k++) {
+        int32_t slot = find_end(s, seq, k);
+        n -= slot >= 0 && s->opts.slots->blocks[slot].n_pins > 0;
+    }
+    return n;
+}
+
 /* Those of its ends that are there, and are not pinned yet. */
 static void pin_ends(struct lf_sched *s, struct lf_sched_seq *seq)
 {
-    for (int k = 0; k < 2 && seq->pin != LF_PIN_NONE; k++) {
-        int n = pinned_end(seq->n_prompt, k);
-        bool is_other = k == 0 || n > pinned_end(seq->n_prompt, 0);
-        int32_t slot = n > 0 && is_other && seq->states_pinned[k] < 0 ? lf_states_find(s, seq, n) : -1;
+    for (int k = 0; k < LF_STATES_PINNED_N && seq->pin != LF_PIN_NONE; k++) {
+        int32_t slot = seq->states_pinned[k] < 0 ? find_end(s, seq, k) : -1;
         if (slot < 0 || (seq->due == 0 && !lf_states_may_hold(s, slot))) continue;
         lf_block_pool_pin(s->opts.slots, slot);
         seq->states_pinned[k] = slot;
@@ -124,7 +139,7 @@ static void pin_ends(struct lf_sched *s, struct lf_sched_seq *seq)
 
 void lf_states_unpin(struct lf_sched *s, struct lf_sched_seq *seq)
 {
-    for (int k = 1; k >= 0; k--) {
+    for (int k = LF_STATES_PINNED_N - 1; k >= 0; k--) {
         if (seq->states_pinned[k] >= 0) lf_block_pool_unpin(s->opts.slots, seq->states_pinned[k]);
         seq->states_pinned[k] = -1;
     }
@@ -135,7 +150,7 @@ void lf_states_unpin(struct lf_sched *s, struct lf_sched_seq *seq)
 void lf_states_init(struct lf_sched_seq *seq)
 {
     seq->state = seq->state_in = seq->state_coming = seq->state_mark = -1;
-    seq->states_pinned[0] = seq->states_pinned[1] = -1;
+    for (int k = 0; k < LF_STATES_PINNED_N; k++) seq->states_pinned[k] = -1;
     seq->n_multiple = seq->due = 0;
 }
 
@@ -228,7 +243,7 @@ static void plan_mark(struct lf_sched *s, struct lf_sched_step *step, struct lf_
 void lf_states_plan(struct lf_sched *s, struct lf_sched_step *step, int first_token)
 {
     struct lf_sched_item *item = &step->items[step->n_items - 1];
-    const struct lf_sched_seq *seq = item->seq;
+    struct lf_sched_seq *seq = item->seq;
     if (!lf_states_on(s)) return;
     item->state = (struct lf_state_seq){.first_token = first_token,
                                         .n_tokens = item->n_tokens,
@@ -238,6 +253,7 @@ void lf_states_plan(struct lf_sched *s, struct lf_sched_step *step, int first_to
                                         .first_mark = step->n_marks};
     if (!seq->keys) return;
     int n = item->first / BLOCK, end = (item->first + item->n_tokens) / BLOCK;
+    pin_ends(s, seq); /* before another mark takes the place of one that need not be made */
     while ((n = lf_states_next_mark(seq, n, end)) > 0) plan_mark(s, step, item, n);
 }
 
@@ -329,7 +345,7 @@ static void check_running(const struct lf_sched *s, const struct lf_sched_seq *s
 
 static void count_pins(const struct lf_sched *s, const struct lf_sched_seq *seq, int32_t *refs)
 {
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < LF_STATES_PINNED_N; k++) {
         LF_ASSERT(seq->states_pinned[k] < 0 || s->opts.slots->blocks[seq->states_pinned[k]].n_pins > 0);
         count(refs, seq->states_pinned[k]);
     }

@@ -56,7 +56,7 @@
 #include "server/engine/scheduler.h"
 
 /* Parts of a snapshot are kept in tiers as blocks of these groups: lf_prefix_group_key. */
-enum { LF_STATES_PART_GROUP = LF_KV_WINDOWS_N };
+enum { LF_STATES_PART_GROUP = LF_KV_WINDOWS_N, LF_STATES_PINNED_N = 2 };
 
 static inline bool lf_states_on(const struct lf_sched *s)
 {
@@ -71,8 +71,14 @@ int32_t lf_states_find(const struct lf_sched *s, const struct lf_sched_seq *seq,
 /* The first mark of its prompt, in blocks, that is more than n and at most `most`, or the last one; 0: none. */
 int lf_states_next_mark(const struct lf_sched_seq *seq, int n, int most);
 int lf_states_last_mark(const struct lf_sched_seq *seq, int n, int most);
-/* Snapshots that are kept for a pinned prompt of so many tokens: what goes on from its end, and itself. */
+/* Snapshots that are kept for a pinned prompt of so many tokens: what goes on from its end, and itself. At most
+ * LF_STATES_PINNED_N. */
 int lf_states_n_pinned(int n_prompt);
+
+/* Behind how many blocks the k-th of these stands; the second is the first but for a prompt that ends with a block. */
+int lf_states_pinned_end(int n_prompt, int k);
+/* Of these the ones that are not pinned already, whoever did it. */
+int lf_states_n_to_pin(const struct lf_sched *s, const struct lf_sched_seq *seq);
 
 /* seq has come: it has none. Also where there are no states. */
 void lf_states_init(struct lf_sched_seq *seq);

@@ -160,9 +160,9 @@ int64_t lf_engine_most(struct lf_engine *e, const struct lf_gen_params *p)
     return lf_engine_fit(e, n);
 }
 
-int64_t lf_engine_pin_blocks(const struct lf_engine *e, int64_t n)
+int64_t lf_engine_pin_blocks(const struct lf_engine *e, enum lf_pin pin, int64_t n)
 {
-    return lf_kv_windows_pinned(&e->sched.opts.windows, (int)n);
+    return lf_mailbox_pin_blocks(&e->mailbox, pin, n);
 }
 
 /* Notes in n_run which of the groups have block i on disk, as the number of such in a row that end with it. Whether

@@ -11,6 +11,61 @@
 #include "server/engine/block_tables.h"
 #include "server/engine/engine_internal.h"
 #include "server/engine/holding.h"
+#include "server/engine/states.h"
+
+/* ---- blocks, and parts of slots ---- */
+
+static int n_parts_of(const struct lf_engine *e)
+{
+    return e->kv->snapshots ? e->kv->states.slot_blocks : 0;
+}
+
+/* The slot that a part belongs to; -1: it is a block. */
+static int32_t slot_of(const struct lf_engine *e, int32_t block)
+{
+    int n_blocks = e->kv->pool.n_blocks;
+    return block < n_blocks ? -1 : (block - n_blocks) / e->kv->states.slot_blocks;
+}
+
+static int part_of(const struct lf_engine *e, int32_t block)
+{
+    return (block - e->kv->pool.n_blocks) % e->kv->states.slot_blocks;
+}
+
+static int32_t part_at(const struct lf_engine *e, int32_t slot, int part)
+{
+    return e->kv->pool.n_blocks + slot * e->kv->states.slot_blocks + part;
+}
+
+static void hold(struct lf_engine *e, int32_t block)
+{
+    int32_t slot = slot_of(e, block);
+    if (slot < 0)
+        lf_block_pool_get(&e->kv->pool, block);
+    else
+        lf_block_pool_get(&e->kv->slots, slot);
+}
+
+static void let_go(struct lf_engine *e, int32_t block)
+{
+    int32_t slot = slot_of(e, block);
+    if (slot < 0)
+        lf_block_pool_put(&e->kv->pool, block);
+    else
+        lf_block_pool_put(&e->kv->slots, slot);
+}
+
+/* What a tier is told of one that is entered. *key: where that of a part is made. */
+static struct lf_prefix_entry entry_of(const struct lf_engine *e, int32_t block, struct lf_prefix_key *key)
+{
+    int32_t slot = slot_of(e, block);
+    if (slot < 0) return lf_prefix_cache_entry(e->kv->prefix, block);
+    struct lf_prefix_entry entry = lf_prefix_cache_entry(e->kv->snapshots, slot);
+    entry.origin.group = (uint16_t)(LF_STATES_PART_GROUP + part_of(e, block));
+    *key = lf_prefix_group_key(entry.key, entry.origin.group);
+    entry.key = key;
+    return entry;
+}
 
 /* ---- callbacks ---- */
 
@@ -55,7 +110,7 @@ static void queue_save(struct lf_engine *e, struct lf_tiers_below *b, int32_t bl
 {
     if (b->saves[block] != LF_TIERS_NO_SAVE) return;
     b->saves[block] = LF_TIERS_TO_SAVE;
-    b->to_save[(b->first_save + b->n_to_save++) % e->kv->pool.n_blocks] = block;
+    b->to_save[(b->first_save + b->n_to_save++) % e->tiers.n_all] = block;
 }
 
 /* A block has been entered in the prefix cache: its turn to be saved will come. */
@@ -65,6 +120,12 @@ static void on_enter(void *ctx, int32_t block)
     struct lf_tiers *t = &e->tiers;
     t->entered_at[block] = e->figures.n_steps;
     for (int i = 0; i < t->n; i++) queue_save(e, &t->below[i], block);
+}
+
+static void on_enter_snapshot(void *ctx, int32_t slot)
+{
+    struct lf_engine *e = ctx;
+    for (int i = 0; i < n_parts_of(e); i++) on_enter(e, part_at(e, slot, i));
 }
 
 /* ---- create and destroy ---- */
@@ -107,13 +168,13 @@ static struct lf_memory_tier_opts memory_opts(uint64_t block_bytes, uint64_t mem
 uint64_t lf_tiers_host_bytes(const struct lf_engine_opts *o, int n_blocks)
 {
     if (o->block_bytes == 0) return lf_pins_host_bytes(n_blocks);
-    uint64_t queue_bytes = (uint64_t)n_blocks * (sizeof(int32_t) + sizeof(uint8_t)),
-             bytes = lf_pins_host_bytes(n_blocks);
+    uint64_t n_all = (uint64_t)n_blocks + (uint64_t)o->n_slots * (uint64_t)o->slot_blocks;
+    uint64_t queue_bytes = n_all * (sizeof(int32_t) + sizeof(uint8_t)), bytes = lf_pins_host_bytes(n_blocks);
     struct lf_memory_tier_opts memory = memory_opts(o->block_bytes, o->memory_bytes);
     struct lf_disk_tier_opts disk = disk_opts(o->block_bytes);
     if (o->memory_bytes > 0) bytes += lf_memory_tier_host_bytes(&memory) + queue_bytes;
     if (o->has_disk) bytes += lf_disk_tier_host_bytes(&disk) + queue_bytes;
-    if (o->memory_bytes > 0 || o->has_disk) bytes += (uint64_t)n_blocks * sizeof(uint64_t);
+    if (o->memory_bytes > 0 || o->has_disk) bytes += n_all * sizeof(uint64_t);
     return bytes;
 }
 
@@ -133,7 +194,7 @@ static enum lf_status add_tier(struct lf_engine *e, struct lf_tier *tier, int by
 {
     struct lf_tiers *t = &e->tiers;
     struct lf_tiers_below *b = &t->below[t->n];
-    size_t n_blocks = (size_t)e->kv->pool.n_blocks;
+    size_t n_blocks = (size_t)t->n_all;
     uint64_t block_bytes = lf_kv_block_bytes(&e->kv->view);
     double guess_ns = (double)block_bytes / bytes_per_ns;
     e->sched.opts.below.guesses[t->n] =
@@ -179,8 +240,8 @@ static enum lf_status add_disk(struct lf_engine *e, struct lf_err *err)
 enum lf_status lf_tiers_create(struct lf_engine *e, struct lf_err *err)
 {
     struct lf_tiers *t = &e->tiers;
-    size_t n_blocks = (size_t)e->kv->pool.n_blocks;
     enum lf_status status;
+    t->n_all = e->kv->pool.n_blocks + e->kv->slots.n_blocks * e->kv->states.slot_blocks;
     t->memory = t->disk = -1;
     if (lf_pins_init(&t->pins, e->kv->pool.n_blocks) != LF_OK)
         return lf_fail(err, LF_NO_MEMORY, "no memory for a table of pins");
@@ -188,8 +249,8 @@ enum lf_status lf_tiers_create(struct lf_engine *e, struct lf_err *err)
     bool may_meet = lf_device_info(e->kv->dev)->is_host || e->opts.may_meet;
     e->sched.opts.below =
         (struct lf_restore_source){.find = find_below, .ctx = t, .may_meet = may_meet, .block_ns = {1, 1}};
-    t->entered_at = calloc(n_blocks, sizeof(*t->entered_at));
-    status = t->entered_at ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory to keep %zu blocks", n_blocks);
+    t->entered_at = calloc((size_t)t->n_all, sizeof(*t->entered_at));
+    status = t->entered_at ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory to keep %d blocks", t->n_all);
     if (status == LF_OK) status = add_memory(e, err);
     if (status == LF_OK) status = add_disk(e, err);
     if (status != LF_OK) {
@@ -197,6 +258,7 @@ enum lf_status lf_tiers_create(struct lf_engine *e, struct lf_err *err)
         return status;
     }
     lf_prefix_cache_on_enter(e->kv->prefix, on_enter, e);
+    if (e->kv->snapshots) lf_prefix_cache_on_enter(e->kv->snapshots, on_enter_snapshot, e);
     return LF_OK;
 }
 
@@ -204,6 +266,7 @@ void lf_tiers_destroy(struct lf_engine *e)
 {
     struct lf_tiers *t = &e->tiers;
     if (t->n > 0) lf_prefix_cache_on_enter(e->kv->prefix, NULL, NULL);
+    if (t->n > 0 && e->kv->snapshots) lf_prefix_cache_on_enter(e->kv->snapshots, NULL, NULL);
     for (int i = 0; i < t->n; i++) {
         lf_tier_destroy(t->below[i].tier);
         free(t->below[i].saves);
@@ -254,17 +317,20 @@ static const struct lf_kv_windows *windows_of(const struct lf_engine *e)
     return &e->sched.opts.windows;
 }
 
-/* key: of the block in that group. */
+/* key: of the block, or part, in that group. Snapshots are pinned behind a prompt's last block and the one before. */
 static bool is_pinned(const struct lf_engine *e, const struct lf_tiers_below *b, const struct lf_prefix_key *key,
                       int group)
 {
     struct lf_prefix_key chain = lf_prefix_group_key(key, group); /* the other way round it is the same */
-    return lf_pins_find(&e->tiers.pins, &chain, windows_of(e)->tokens[group]) >= pin_of(e, b);
+    int window = group < LF_STATES_PART_GROUP ? windows_of(e)->tokens[group] : LF_STATES_PINNED_N;
+    return lf_pins_find(&e->tiers.pins, &chain, window) >= pin_of(e, b);
 }
 
 /* Whether it is there still: one that was taken for something else is not, nor one that passes. */
 static bool is_to_stay(const struct lf_engine *e, int32_t block)
 {
+    int32_t slot = slot_of(e, block);
+    if (slot >= 0) return e->kv->slots.blocks[slot].cached;
     return e->kv->pool.blocks[block].cached && !lf_prefix_cache_passes(e->kv->prefix, block);
 }
 
@@ -279,7 +345,7 @@ static bool has_failed(const struct lf_engine *e, const struct lf_tier_job *job)
 static void take_back(struct lf_engine *e, struct lf_tiers_below *b)
 {
     for (struct lf_tier_job *job; (job = lf_tier_back(b->tier)) != NULL; lf_tier_done(b->tier, job)) {
-        lf_block_pool_put(&e->kv->pool, job->block);
+        let_go(e, job->block);
         if (job->way == LF_TIER_SAVE) {
             b->n_saving--;
             b->saves[job->block] = LF_TIERS_NO_SAVE;
@@ -308,7 +374,7 @@ static struct lf_tier_job *begin_job(struct lf_engine *e, struct lf_tier *tier, 
 {
     struct lf_tier_job *job = lf_tier_job(tier);
     LF_ASSERT(job); /* there are as many as may be on their way */
-    lf_block_pool_get(&e->kv->pool, block);
+    hold(e, block);
     job->way = way;
     job->block = block;
     return job;
@@ -324,8 +390,13 @@ static void load(void *ctx, struct lf_sched_seq *seq, int i, int tier)
 {
     struct lf_engine *e = ctx;
     struct lf_tiers_below *b = &e->tiers.below[tier];
-    int g = lf_restore_group(seq, i), at = lf_restore_idx(seq, i);
-    struct lf_tier_job *job = begin_job(e, b->tier, LF_TIER_LOAD, lf_sched_table(seq, g)[at]);
+    int g = lf_restore_group(seq, i), at = lf_restore_idx(seq, i), part = lf_restore_part(seq, i);
+    if (part >= 0) {
+        g = LF_STATES_PART_GROUP + part;
+        at = seq->restore.end - 1;
+    }
+    int32_t block = part >= 0 ? part_at(e, seq->state_coming, part) : lf_sched_table(seq, g)[at];
+    struct lf_tier_job *job = begin_job(e, b->tier, LF_TIER_LOAD, block);
     job->prev = seq->keys[at];
     job->key = lf_prefix_group_key(&seq->keys[at + 1], g);
     memcpy(job->ids, seq->ids + (ptrdiff_t)at * LF_KV_BLOCK_TOKENS, sizeof(job->ids));
@@ -343,9 +414,12 @@ void lf_tiers_load(struct lf_engine *e)
     if (e->tiers.n > 0) lf_restore_send(&e->sched, &sender, n_ahead, LF_TIERS_LOADS_N);
 }
 
-/* Whether a job may have a reference on a block: one that no window can do without (block_tables.h). */
+/* Whether a job may have a reference on a block: one that no window can do without (block_tables.h), or on a slot that
+ * can be spared. */
 static bool may_hold(const struct lf_engine *e, int32_t block)
 {
+    int32_t slot = slot_of(e, block);
+    if (slot >= 0) return lf_states_may_hold(&e->sched, slot);
     return lf_block_pool_is_firm(&e->kv->pool, block) || lf_sched_n_spare(&e->sched) > 0;
 }
 
@@ -356,7 +430,7 @@ static int32_t next_to_save(struct lf_engine *e, struct lf_tiers_below *b)
         int32_t block = b->to_save[b->first_save];
         if (e->n_flights > 0 && e->tiers.entered_at[block] > e->n_steps_read) return -1;
         if (is_to_stay(e, block) && !may_hold(e, block)) return -1;
-        b->first_save = (b->first_save + 1) % e->kv->pool.n_blocks;
+        b->first_save = (b->first_save + 1) % e->tiers.n_all;
         b->n_to_save--;
         b->saves[block] = LF_TIERS_NO_SAVE;
         if (is_to_stay(e, block)) return block;
@@ -371,7 +445,8 @@ static void save(struct lf_engine *e, struct lf_tiers_below *b)
     while (b->n_saving < most) {
         int32_t block = next_to_save(e, b);
         if (block < 0) return;
-        struct lf_prefix_entry entry = lf_prefix_cache_entry(e->kv->prefix, block);
+        struct lf_prefix_key key;
+        struct lf_prefix_entry entry = entry_of(e, block, &key);
         if (lf_tier_has(b->tier, entry.key)) continue;
         struct lf_tier_job *job = begin_job(e, b->tier, LF_TIER_SAVE, block);
         job->key = *entry.key;
@@ -400,16 +475,26 @@ static int n_full_blocks(const struct lf_request *req)
     return req->params.n_prompt / LF_KV_BLOCK_TOKENS;
 }
 
-/* What the tiers are told of a block whose pins have changed, in all groups. */
-static void tell_tiers(struct lf_engine *e, const struct lf_prefix_key *chain)
+static void tell_tier(struct lf_engine *e, struct lf_tiers_below *b, const struct lf_prefix_key *chain, int group)
+{
+    struct lf_prefix_key key = lf_prefix_group_key(chain, group);
+    lf_tier_pin(b->tier, &key, is_pinned(e, b, &key, group));
+}
+
+/* What the tiers are told of a block whose pins have changed, in all groups; is_end: and of the snapshot behind it. */
+static void tell_tiers(struct lf_engine *e, const struct lf_prefix_key *chain, bool is_end)
 {
     for (int t = 0; t < e->tiers.n; t++) {
         struct lf_tiers_below *b = &e->tiers.below[t];
-        for (int g = 0; g < lf_kv_windows_n(windows_of(e)); g++) {
-            struct lf_prefix_key key = lf_prefix_group_key(chain, g);
-            lf_tier_pin(b->tier, &key, is_pinned(e, b, &key, g));
-        }
+        for (int g = 0; g < lf_kv_windows_n(windows_of(e)); g++) tell_tier(e, b, chain, g);
+        for (int i = 0; i < n_parts_of(e) && is_end; i++) tell_tier(e, b, chain, LF_STATES_PART_GROUP + i);
     }
+}
+
+/* Whether a snapshot behind block i may be pinned with the prompt. */
+static bool is_end(const struct lf_request *req, int i)
+{
+    return i >= n_full_blocks(req) - LF_STATES_PINNED_N;
 }
 
 void lf_tiers_pin(struct lf_engine *e, struct lf_request *req)
@@ -419,7 +504,7 @@ void lf_tiers_pin(struct lf_engine *e, struct lf_request *req)
         req->pins[i] = (struct lf_pin_node){
             .key = &req->seq.keys[i + 1], .idx = i, .n = n_full_blocks(req), .pin = req->params.pin};
         lf_pins_add(&e->tiers.pins, &req->pins[i]);
-        tell_tiers(e, req->pins[i].key);
+        tell_tiers(e, req->pins[i].key, is_end(req, i));
     }
     req->is_pinned = true;
 }
@@ -429,7 +514,7 @@ void lf_tiers_unpin(struct lf_engine *e, struct lf_request *req)
     if (!req->is_pinned) return;
     for (int i = 0; i < n_full_blocks(req); i++) {
         lf_pins_remove(&req->pins[i]);
-        tell_tiers(e, req->pins[i].key);
+        tell_tiers(e, req->pins[i].key, is_end(req, i));
     }
     req->is_pinned = false;
 }
@@ -446,6 +531,19 @@ static bool has_group(const struct lf_engine *e, const struct lf_tiers_below *b,
     return true;
 }
 
+/* Whether it has the snapshots that are pinned with a prompt, whole. */
+static bool has_snapshots(const struct lf_engine *e, const struct lf_tiers_below *b, const struct lf_request *req)
+{
+    for (int k = 0; k < LF_STATES_PINNED_N; k++) {
+        int n = lf_states_pinned_end(req->params.n_prompt, k);
+        for (int i = 0; i < n_parts_of(e) && n > 0; i++) {
+            struct lf_prefix_key key = lf_prefix_group_key(&req->seq.keys[n], LF_STATES_PART_GROUP + i);
+            if (!lf_tier_has(b->tier, &key)) return false;
+        }
+    }
+    return true;
+}
+
 bool lf_tiers_have(struct lf_engine *e, const struct lf_request *req)
 {
     for (int t = 0; t < e->tiers.n; t++) {
@@ -453,6 +551,7 @@ bool lf_tiers_have(struct lf_engine *e, const struct lf_request *req)
         if (req->params.pin < pin_of(e, b)) continue;
         for (int g = 0; g < lf_kv_windows_n(windows_of(e)); g++)
             if (!has_group(e, b, req, g)) return false;
+        if (!has_snapshots(e, b, req)) return false;
     }
     return e->tiers.n > 0;
 }
@@ -489,16 +588,50 @@ static bool is_on_its_way(const struct lf_engine *e, const struct lf_sched_seq *
     return false;
 }
 
-static void settle(struct lf_engine *e, struct lf_sched_seq *seq)
+/* Whether a part of the k-th snapshot that it pins is to be in a tier, and is not. */
+static bool is_part_missing(const struct lf_engine *e, const struct lf_tiers_below *b, const struct lf_sched_seq *seq,
+                            int k, int part)
 {
-    ask_for_saves(e, seq);
-    while (seq->n_settled < seq->n_blocks && !is_on_its_way(e, seq, seq->n_settled)) seq->n_settled++;
-    if (seq->n_settled == seq->n_blocks && seq->pin != LF_PIN_DEVICE) lf_sched_let_go(&e->sched, seq);
+    const struct lf_prefix_key *chain = &seq->keys[lf_states_pinned_end(seq->n_prompt, k)];
+    struct lf_prefix_key key = lf_prefix_group_key(chain, LF_STATES_PART_GROUP + part);
+    return seq->pin >= pin_of(e, b) && lf_tier_works(b->tier) && !lf_tier_has(b->tier, &key);
 }
 
+static void ask_for_parts(struct lf_engine *e, struct lf_tiers_below *b, const struct lf_sched_seq *seq, int k)
+{
+    for (int i = 0; i < n_parts_of(e) && seq->states_pinned[k] >= 0; i++)
+        if (is_part_missing(e, b, seq, k, i)) queue_save(e, b, part_at(e, seq->states_pinned[k], i));
+}
+
+static bool are_parts_on_their_way(const struct lf_engine *e, const struct lf_sched_seq *seq)
+{
+    for (int t = 0; t < e->tiers.n; t++)
+        for (int k = 0; k < LF_STATES_PINNED_N; k++) {
+            const struct lf_tiers_below *b = &e->tiers.below[t];
+            for (int i = 0; i < n_parts_of(e) && seq->states_pinned[k] >= 0; i++) {
+                enum lf_tiers_save save = b->saves[part_at(e, seq->states_pinned[k], i)];
+                if (save != LF_TIERS_NO_SAVE && is_part_missing(e, b, seq, k, i)) return true;
+            }
+        }
+    return false;
+}
+
+/* n_settled is one more than its blocks once its snapshots have settled too. */
 static bool is_settling(const struct lf_sched_seq *seq)
 {
-    return seq->n_settled < seq->n_blocks;
+    return seq->n_settled <= seq->n_blocks && seq->n_blocks > 0;
+}
+
+/* The snapshots that it pins come behind its blocks. */
+static void settle(struct lf_engine *e, struct lf_sched_seq *seq)
+{
+    if (seq->n_asked == 0)
+        for (int t = 0; t < e->tiers.n; t++)
+            for (int k = 0; k < LF_STATES_PINNED_N; k++) ask_for_parts(e, &e->tiers.below[t], seq, k);
+    ask_for_saves(e, seq);
+    while (seq->n_settled < seq->n_blocks && !is_on_its_way(e, seq, seq->n_settled)) seq->n_settled++;
+    if (seq->n_settled == seq->n_blocks && !are_parts_on_their_way(e, seq)) seq->n_settled++;
+    if (!is_settling(seq) && seq->pin != LF_PIN_DEVICE) lf_sched_let_go(&e->sched, seq);
 }
 
 void lf_tiers_settle(struct lf_engine *e)

@@ -20,6 +20,10 @@
  * block was entered in, and a load for those launched before its sequence was admitted. Waiting is reading their
  * results, so on a GPU copies need no event between their streams and the queue.
  *
+ * Slots. A snapshot (states.h) goes down and comes back in parts, each as long as a block: they have numbers behind
+ * those of all blocks (kv/kv_layout.h), keys of groups behind those of layers, and jobs, rings and rates as blocks have.
+ * A job for a part holds its slot. A snapshot is of use when all its parts are there: restore.h asks for all of them.
+ *
  * Pins. What is pinned to a tier stays in it and in those below it, until who pinned it lets go. A block that is on its
  * way down keeps its place in the cache until it has arrived (settle), or the tier has failed or has no place for it:
  * then the promise is broken, and whoever asks for it next computes it, and it is saved as one that is pinned.
@@ -52,8 +56,8 @@ enum lf_tiers_save { LF_TIERS_NO_SAVE, LF_TIERS_TO_SAVE, LF_TIERS_SAVING };
 /* A tier, and what the engine has to do with it. */
 struct lf_tiers_below {
     struct lf_tier *tier;
-    int32_t *to_save; /* [n_blocks] a ring of blocks */
-    uint8_t *saves;   /* [n_blocks] of enum lf_tiers_save */
+    int32_t *to_save; /* [n_all] a ring of blocks */
+    uint8_t *saves;   /* [n_all] of enum lf_tiers_save */
     int first_save, n_to_save, n_saving, n_loading;
     uint64_t n_learnt; /* loads that the rate has been learnt from, and their time */
     double learnt_ns;
@@ -65,7 +69,8 @@ struct lf_tiers {
     int memory, disk;                                /* which of them is; -1: none */
     struct lf_buffer slots;                          /* of the memory tier */
     struct lf_pins pins;
-    uint64_t *entered_at; /* [n_blocks] the step that computed it, as it was entered last */
+    int n_all;            /* blocks, and parts of slots */
+    uint64_t *entered_at; /* [n_all] the step that computed it, as it was entered last */
 };
 
 /* Bytes that create allocates for a cache of so many blocks, but for memory_bytes itself. */

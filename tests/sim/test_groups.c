@@ -160,7 +160,15 @@ static void check_hit(struct sim_world *w, struct sim_request *r)
 
 /* ---- what happens ---- */
 
-/* What mailbox.c looks at: pins have half of the pool at most, and whatever else comes fits beside them. */
+/* Blocks that a pin takes beside those that stay, while it is computed. */
+static int64_t n_more(const struct sim_world *w, const struct lf_sched_seq *seq)
+{
+    return lf_sched_need(&w->sched, seq->n_prompt, seq->max_tokens) -
+           lf_kv_windows_pinned(&w->sched.opts.windows, seq->n_keys - 1);
+}
+
+/* What mailbox.c looks at: pins have half of the pool at most, can be computed in any order, and whatever else comes
+ * fits beside them. */
 static bool fits_beside_pins(const struct sim_world *w, const struct lf_sched_seq *seq)
 {
     const struct lf_kv_windows *windows = &w->sched.opts.windows;
@@ -168,18 +176,20 @@ static bool fits_beside_pins(const struct sim_world *w, const struct lf_sched_se
     int64_t n_blocks = w->pool.n_blocks - lf_kv_windows_slack(windows, w->sched.opts.chunk);
     const struct lf_sched_opts *o = &w->sched.opts;
     int n_slots = seq->pin != LF_PIN_NONE ? lf_states_n_pinned(seq->n_prompt) : 0;
+    int64_t n_most = n_more(w, seq);
     int most = lf_sched_max_cached_blocks(seq);
     for (const struct sim_request *r = w->requests; r; r = r->next) {
         if (&r->seq == seq || r->seq.phase == LF_SCHED_ENDED || r->seq.pin == LF_PIN_NONE) continue;
         n_pinned += lf_kv_windows_pinned(windows, r->seq.n_keys - 1);
         n_slots += lf_states_n_pinned(r->seq.n_prompt);
+        if (r->seq.phase != LF_SCHED_HOLDING) n_most = LF_MAX(n_most, n_more(w, &r->seq));
         int64_t sure = lf_sched_sure_blocks(windows, w->sched.opts.slots != NULL, seq, &r->seq, most);
         n_shared = LF_MAX(n_shared, sure * lf_kv_windows_n_full(windows));
     }
     if (o->slots && seq->pin != LF_PIN_NONE && n_slots > o->slots->n_blocks - o->max_seqs - o->n_kept) return false;
     if (seq->pin != LF_PIN_NONE)
-        return n_pinned + lf_kv_windows_pinned(windows, seq->n_keys - 1) <= w->pool.n_blocks / 2 &&
-               n - n_shared <= n_blocks - n_pinned;
+        n_pinned += lf_kv_windows_pinned(windows, seq->n_keys - 1);
+    if (seq->pin != LF_PIN_NONE) return n_pinned <= w->pool.n_blocks / 2 && n_pinned + n_most <= n_blocks;
     return n - n_shared <= n_blocks - n_pinned;
 }
 

@@ -125,6 +125,18 @@ static void fill_content(struct sim_request *r)
     }
 }
 
+/* What depends on the prompt's tokens. */
+static void follow_ids(struct sim_world *w, struct sim_request *r)
+{
+    struct lf_sched_seq *seq = &r->seq;
+    fill_content(r);
+    if (!w->prefix) return;
+    lf_prefix_cache_root(w->prefix, NULL, 0, &seq->keys[0]);
+    for (int i = 0; i < seq->n_prompt / SIM_BLOCK; i++)
+        lf_prefix_key_next(&seq->keys[i], seq->ids + (ptrdiff_t)i * SIM_BLOCK, &seq->keys[i + 1]);
+    seq->n_keys = seq->n_prompt / SIM_BLOCK + 1;
+}
+
 int32_t sim_content_of(const struct sim_request *r, int group, int p)
 {
     return r->content[p] | group << 26;
@@ -149,21 +161,24 @@ struct sim_request *sim_make(struct sim_world *w, int doc, int n_shared, int n_p
     LF_ASSERT(seq->ids && seq->blocks && r->content);
     uint64_t own = sim_random(w);
     for (int i = 0; i < n_prompt; i++) seq->ids[i] = token_of(i < n_shared ? (uint64_t)doc : own, i);
-    fill_content(r);
     lf_list_init(&seq->node);
     r->next = w->requests;
     w->requests = r;
-    if (!w->prefix) return r;
-    seq->keys = calloc(n_blocks + 1, sizeof(*seq->keys));
-    LF_ASSERT(seq->keys);
-    lf_prefix_cache_root(w->prefix, NULL, 0, &seq->keys[0]);
-    for (int i = 0; i < n_prompt / SIM_BLOCK; i++)
-        lf_prefix_key_next(&seq->keys[i], seq->ids + (ptrdiff_t)i * SIM_BLOCK, &seq->keys[i + 1]);
-    seq->n_keys = n_prompt / SIM_BLOCK + 1;
+    if (w->prefix) seq->keys = calloc(n_blocks + 1, sizeof(*seq->keys));
+    LF_ASSERT(seq->keys || !w->prefix);
+    follow_ids(w, r);
     if (w->disk.opts.n_blocks == 0) return r;
     size_t n_states = n_groups * n_blocks + (size_t)w->slots.n_parts;
     seq->restore.states = calloc(n_states, sizeof(*seq->restore.states));
     LF_ASSERT(seq->restore.states);
+    return r;
+}
+
+struct sim_request *sim_make_behind(struct sim_world *w, const struct sim_request *before, int n_prompt, int max_tokens)
+{
+    struct sim_request *r = sim_make(w, 0, 0, n_prompt, max_tokens, max_tokens);
+    for (int i = 0; i < n_prompt; i++) r->seq.ids[i] = sim_text_of(before, i);
+    follow_ids(w, r);
     return r;
 }
 

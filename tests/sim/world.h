@@ -108,6 +108,8 @@ bool sim_chance(struct sim_world *w, double p);
 struct sim_request *sim_submit(struct sim_world *w, int doc, int n_shared, int n_prompt, int max_tokens, int n_answer);
 /* The same in two parts, to set priority, leader or all_logits in between. */
 struct sim_request *sim_make(struct sim_world *w, int doc, int n_shared, int n_prompt, int max_tokens, int n_answer);
+/* One whose prompt is the first n_prompt tokens of another's text. */
+struct sim_request *sim_make_behind(struct sim_world *w, const struct sim_request *before, int n_prompt, int max_tokens);
 void sim_enter(struct sim_world *w, struct sim_request *r);
 void sim_end(struct sim_world *w, struct sim_request *r);
 /* Frees a request that has ended. */

@@ -119,10 +119,12 @@ uint8_t *lf_document_keys(struct lf_http_server *s, const struct lf_gen_params *
 static enum lf_status check_pin_room(struct lf_http_server *s, const struct lf_engine_state *state,
                                      const struct lf_gen_params *params, struct lf_api_err *err)
 {
-    int64_t n_full = params->n_prompt / LF_KV_BLOCK_TOKENS, n = lf_engine_pin_blocks(s->engine, n_full);
+    int64_t n_full = params->n_prompt / LF_KV_BLOCK_TOKENS;
     for (int pin = LF_PIN_DISK; pin <= (int)params->pin; pin++) {
         const struct lf_engine_pins *pins = &state->pins[pin];
-        int64_t n_left = pins->n_most - pins->n + lf_engine_pin_blocks(s->engine, params->pin_spare[pin]);
+        int64_t n = lf_engine_pin_blocks(s->engine, (enum lf_pin)pin, n_full);
+        int64_t n_spare = lf_engine_pin_blocks(s->engine, (enum lf_pin)pin, params->pin_spare[pin]);
+        int64_t n_left = pins->n_most - pins->n + n_spare;
         if (!pins->n_most || n <= n_left) continue;
         return lf_refuse(err, 507, "tier", "pins_full",
                          "%lld tokens would be pinned (%s) in %lld blocks; at most half of a tier may be, and there is "

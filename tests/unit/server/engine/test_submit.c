@@ -81,7 +81,7 @@ static void windows_make_room_for_longer_requests(void **state)
         assert_int_equal(rig_try(&f, &p, &retry), LF_LIMIT);
         p.n_prompt--;
         assert_int_equal(rig_try(&f, &p, &retry), LF_OK);
-        assert_int_equal(lf_engine_pin_blocks(f.engine, 20), cases[i].pinned);
+        assert_int_equal(lf_engine_pin_blocks(f.engine, LF_PIN_DISK, 20), cases[i].pinned);
         rig_close(&f);
         lf_kv_layout_deinit(&layout);
     }
