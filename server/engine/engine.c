@@ -473,7 +473,7 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                              .windows = sched.windows,
                                              .has_states = has_states,
                                              .slot_blocks = sched.slot_blocks,
-                                             .n_pin_slots = (kv->slots.n_blocks - n_running + 1) / 2};
+                                             .n_pin_slots = has_states ? (kv->slots.n_blocks - n_running + 1) / 2 : 0};
     if (is_known(&opts->speed)) lf_cost_start(&e->sched.cost, opts->speed.ns);
     LF_TRY_GOTO(lf_mailbox_init(&e->mailbox, &limits, &e->metrics, err), fail);
     LF_TRY_GOTO(lf_mailbox_start(&e->mailbox, err), fail_mailbox);

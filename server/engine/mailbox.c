@@ -276,7 +276,7 @@ static enum lf_status check_pin_slots(const struct lf_mailbox *mb, const struct 
 {
     int n_new = n_pin_slots(mb, req), n = mb->n_pinned_slots;
     if (req->params.pin_spare[LF_PIN_DEVICE] > 0) n -= n_new; /* it is the same prompt's */
-    if (n + n_new <= mb->limits.n_pin_slots) return LF_OK;
+    if (n_new == 0 || n + n_new <= mb->limits.n_pin_slots) return LF_OK;
     return lf_fail(err, LF_LIMIT, "%d states would be pinned to the device; %d of %d that may be are", n_new, n,
                    mb->limits.n_pin_slots);
 }
