@@ -75,6 +75,7 @@ bool lf_block_pool_take(struct lf_block_pool *pool, int32_t *block)
         if (!node) return false;
         lf_list_remove(node);
         pool->n_cached--;
+        pool->n_evicted++;
         block_of(node)->cached = false;
         if (pool->on_evict) pool->on_evict(pool->on_evict_ctx, (int32_t)(block_of(node) - pool->blocks));
     }

@@ -36,8 +36,9 @@ struct lf_block_pool {
     struct lf_list free;
     struct lf_list lru; /* cached and unreferenced, oldest first */
     int n_blocks, n_free, n_cached;
-    int n_pinned; /* blocks with pins, of those used */
-    int n_loose;  /* blocks with loose references alone, of those used */
+    int n_pinned;       /* blocks with pins, of those used */
+    int n_loose;        /* blocks with loose references alone, of those used */
+    uint64_t n_evicted; /* times that a cached block was taken for other content */
     /* Called when a cached block is taken for other content, so that the prefix cache forgets it first. */
     void (*on_evict)(void *ctx, int32_t block);
     void *on_evict_ctx;

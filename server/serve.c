@@ -184,7 +184,7 @@ static struct lf_memory_shares memory_shares(const struct lf_plan *p)
 {
     return (struct lf_memory_shares){.weights = p->weight_bytes,
                                      .workspace = p->workspace_bytes,
-                                     .kv = p->kv_bytes,
+                                     .kv = p->kv_bytes + p->state_bytes,
                                      .host = p->host_bytes + p->text_bytes + p->disk_index_bytes};
 }
 

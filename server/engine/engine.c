@@ -124,6 +124,17 @@ static void collect_speed(const struct lf_engine *e, struct lf_engine_speed *out
     tiers[1] = tier_ns(e, e->tiers.disk, e->opts.speed.ns[LF_COST_N + 1]);
 }
 
+static void collect_states(const struct lf_engine *e, struct lf_engine_states *out)
+{
+    const struct lf_block_pool *slots = &e->kv->slots;
+    out->n_used = slots->n_blocks - slots->n_free - slots->n_cached;
+    out->n_pinned = slots->n_pinned;
+    out->n_kept = slots->n_cached;
+    out->n_read = e->sched.n_snapshots_read;
+    out->n_evicted = slots->n_evicted + e->sched.n_snapshots_dropped;
+    out->n_skipped = e->sched.n_marks_skipped;
+}
+
 static void collect_figures(struct lf_engine *e)
 {
     const struct lf_block_pool *pool = &e->kv->pool;
@@ -133,6 +144,7 @@ static void collect_figures(struct lf_engine *e)
     f->n_blocks_cached = pool->n_cached;
     f->n_blocks_used = pool->n_blocks - pool->n_free - pool->n_cached;
     f->n_blocks_pinned = pool->n_pinned;
+    collect_states(e, &f->states);
     lf_tiers_figures(e, &f->memory, &f->disk);
     lf_sched_snapshot_room(&e->sched, &f->room);
     f->prefill_tokens_per_s = lf_sched_prefill_speed(&e->sched);
@@ -418,6 +430,14 @@ static bool is_known(const struct lf_engine_speed *speed)
 
 _Static_assert((int)LF_ENGINE_GROUPS_N == (int)LF_KV_GROUPS_N, "numbers for each");
 
+static void set_states(struct lf_engine_states *out, const struct lf_kv_cache *kv, int max_seqs)
+{
+    out->n_layers = kv->states.n_layers;
+    out->slot_bytes = (uint64_t)kv->states.slot_blocks * lf_kv_block_bytes(&kv->view);
+    out->n_slots = kv->slots.n_blocks;
+    out->n_for_running = kv->states.n_layers > 0 ? lf_batch_n_slots(max_seqs) : 0;
+}
+
 static void set_groups(struct lf_engine_state *out, const struct lf_kv_cache *kv)
 {
     int64_t n_blocks = (out->ctx + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS;
@@ -486,6 +506,7 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
     e->figures.ctx = opts->ctx;
     e->figures.most_tokens = lf_engine_fit(e, limits.n_blocks);
     set_groups(&e->figures, kv);
+    set_states(&e->figures.states, kv, opts->max_seqs);
     e->figures.max_seqs = opts->max_seqs;
     e->figures.is_host = lf_device_info(kv->dev)->is_host;
     e->figures.prefix_cache = kv->prefix != NULL;

@@ -142,6 +142,17 @@ struct lf_engine_group {
     int n_request_blocks; /* that a request of ctx tokens takes */
 };
 
+/* What layers keep that are no attention (kv/kv_layout.h). All zeros: nothing. */
+struct lf_engine_states {
+    int n_layers;
+    uint64_t slot_bytes;
+    int n_slots, n_for_running; /* the second of the first: of sequences that run, each of which has one */
+    int n_used, n_pinned;       /* of running sequences and snapshots that are pinned or read; pinned snapshots */
+    int n_kept;                 /* snapshots that only the prefix cache holds */
+    uint64_t n_read, n_evicted; /* snapshots that a sequence began with; that made room for something else */
+    uint64_t n_skipped;         /* that were not made, because there was no room */
+};
+
 struct lf_engine_state {
     bool alive; /* false: the device failed or the watchdog fired; message says which */
     bool draining;
@@ -155,6 +166,7 @@ struct lf_engine_state {
     int n_blocks_pinned; /* of those used */
     int n_groups;        /* of layers (kv/kv_layout.h), of the first LF_ENGINE_GROUPS_N the numbers */
     struct lf_engine_group groups[LF_ENGINE_GROUPS_N];
+    struct lf_engine_states states;
     struct lf_engine_pins pins[LF_PIN_N];
     bool is_host;      /* the cache lies in memory of the host */
     bool prefix_cache; /* there is one */

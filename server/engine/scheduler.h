@@ -125,6 +125,7 @@ struct lf_sched {
      * for others of the same sequence, or became working slots. */
     int n_working, n_due;
     uint64_t n_marks_skipped, n_snapshots_dropped;
+    uint64_t n_snapshots_read; /* that a sequence has begun with, or gone on from */
     struct lf_cost cost;
     /* Tenants; see tenants.h. */
     struct lf_list queues;        /* those with something waiting, in the order of their turns as last looked at */
@@ -148,8 +149,8 @@ int64_t lf_sched_n_blocks(int n_prompt, int max_tokens);
 void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns);
 /* Starts the next sequence that may; NULL when none may. */
 struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns);
-/* Plans a step, which is launched then, or is the last one; step->n_items is 0 only if nothing runs, or what runs waits for steps that have not ended or for blocks
- * that are being restored. */
+/* Plans a step, which is launched then, or is the last one; step->n_items is 0 only if nothing runs, or what runs waits
+ * for steps that have not ended or for blocks that are being restored. */
 void lf_sched_plan_step(struct lf_sched *s, struct lf_sched_step *step);
 /* The planned step has been started. Raises n_done, enters full blocks in the prefix cache and appends a placeholder to
  * every sequence that is complete and has room for one. */

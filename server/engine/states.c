@@ -160,6 +160,7 @@ static bool read_from(struct lf_sched *s, struct lf_sched_seq *seq, int n)
     int32_t slot = lf_states_find(s, seq, n);
     LF_ASSERT(slot >= 0);
     bool is_spared = lf_states_may_hold(s, slot);
+    s->n_snapshots_read++;
     lf_block_pool_get(s->opts.slots, slot);
     if (is_spared) {
         seq->state_in = slot;
@@ -200,6 +201,7 @@ void lf_states_leap(struct lf_sched *s, struct lf_sched_seq *seq, int n)
 {
     if (!lf_states_on(s)) return;
     put(s, &seq->state_in);
+    s->n_snapshots_read++;
     enter(s, seq, n, seq->state_coming);
     seq->state_in = seq->state_coming;
     seq->state_coming = -1;

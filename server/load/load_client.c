@@ -30,6 +30,7 @@ struct client {
     struct lf_buf text; /* of the answer, where it is to be JSON */
     int64_t started_ns, first_ns, last_ns;
     struct lf_load_stream stream;
+    uint64_t idx; /* of the request */
     bool no_memory;
 };
 
@@ -155,6 +156,7 @@ static void end_request(struct client *c)
     r->n_tokens += c->stream.n_tokens;
     r->n_prompt_tokens += c->stream.n_prompt;
     r->n_cached += c->stream.n_cached;
+    if (spec->answered) spec->answered(spec->answered_ctx, c->idx, &c->stream);
     if (c->first_ns && lf_samples_add(&r->ttft, ms_between(c->started_ns, c->first_ns)) != LF_OK) c->no_memory = true;
     if (lf_samples_add(&r->e2e, ms_between(c->started_ns, now)) != LF_OK) c->no_memory = true;
     close_client(c);
@@ -173,7 +175,8 @@ static void start_request(struct client *c)
     c->first_ns = c->last_ns = 0;
     lf_buf_clear(&c->text);
     lf_load_stream_init(&c->stream, l->spec->dialect, l->spec->json ? &c->text : NULL);
-    l->spec->make(l->spec->make_ctx, &c->request, (uint64_t)l->n_started++);
+    c->idx = (uint64_t)l->n_started++;
+    l->spec->make(l->spec->make_ctx, &c->request, c->idx);
     if (c->request.status != LF_OK) c->no_memory = true;
     c->started_ns = lf_clock_ns();
     l->n_active++;

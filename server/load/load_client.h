@@ -25,6 +25,9 @@ struct lf_load_spec {
     /* Called about twice a second with requests done; may be NULL. */
     void (*progress)(void *ctx, int n_done, int n_failed, int64_t n_tokens);
     void *progress_ctx;
+    /* Called with each answer that ended well; may be NULL. */
+    void (*answered)(void *ctx, uint64_t idx, const struct lf_load_stream *stream);
+    void *answered_ctx;
     enum lf_load_dialect dialect; /* of the answers, which are streams */
     bool json;                    /* the texts of answers are JSON: one that is whole and does not parse is a failure */
     struct lf_buf *body;          /* where the body of the last answer is kept; NULL: not wanted, else the answers

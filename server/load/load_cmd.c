@@ -5,7 +5,8 @@
  * counts as passed when every request was answered and the p90 bounds hold.
  *
  * --documents: before each test of the matrix its documents are put, all of which a server may have already, and then
- * the clients ask about them. Both are shown with where their prompts' tokens came from, by the server's own count. */
+ * the clients ask about them. Both are shown with where their prompts' tokens came from, by the server's own count, and
+ * what was found with what can be: all whole blocks of the document that a question is about. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,8 @@ struct test {
     int64_t n_document_tokens;
     double ready_s; /* until all documents were read */
     struct lf_prompt_sources put, asked;
+    int64_t *document_tokens;    /* [documents] owned, as the server counted them; NULL: none */
+    int64_t n_findable, n_found; /* tokens of whole blocks of the documents asked about, and those of them cached */
 };
 
 static enum lf_status parse_list(const char *what, const char *text, int max, int *values, int *n, struct lf_err *err)
@@ -122,6 +125,22 @@ static enum lf_status read_sources(struct load *l, struct lf_prompt_sources *out
     return status;
 }
 
+static void keep_tokens(void *ctx, uint64_t idx, const struct lf_load_stream *stream)
+{
+    struct test *t = ctx;
+    t->document_tokens[idx] = stream->n_prompt;
+}
+
+/* A prompt begins with all of its document, so a server that has read it finds its whole blocks. */
+static void add_findable(void *ctx, uint64_t idx, const struct lf_load_stream *stream)
+{
+    struct test *t = ctx;
+    int64_t n = t->document_tokens[lf_load_document_of(&t->shape, idx)];
+    n -= n % LF_KV_BLOCK_TOKENS;
+    t->n_findable += n;
+    t->n_found += LF_MIN(stream->n_cached, n);
+}
+
 /* Until all of them have been read. */
 static enum lf_status put_documents(struct load *l, struct test *t, struct lf_err *err)
 {
@@ -133,6 +152,8 @@ static enum lf_status put_documents(struct load *l, struct test *t, struct lf_er
                                 .dialect = LF_LOAD_DOCUMENT,
                                 .make = make_put,
                                 .make_ctx = &t->shape,
+                                .answered = keep_tokens,
+                                .answered_ctx = t,
                                 .progress = on_progress,
                                 .progress_ctx = l};
     snprintf(l->label, sizeof(l->label), "documents of %d words", t->n_prompt);
@@ -147,10 +168,10 @@ static enum lf_status put_documents(struct load *l, struct test *t, struct lf_er
     return status;
 }
 
-static enum lf_status run_spec(struct load *l, struct test *t, const struct lf_load_spec *spec, struct lf_err *err)
+/* The documents are put, then asked about. */
+static enum lf_status run_documents(struct load *l, struct test *t, const struct lf_load_spec *spec, struct lf_err *err)
 {
     struct lf_prompt_sources before, between, after;
-    if (l->documents.n == 0) return lf_load_run(&t->result, spec, err);
     LF_TRY(read_sources(l, &before, err));
     LF_TRY(put_documents(l, t, err));
     LF_TRY(read_sources(l, &between, err));
@@ -160,6 +181,19 @@ static enum lf_status run_spec(struct load *l, struct test *t, const struct lf_l
     t->put = lf_prompt_sources_between(&before, &between);
     t->asked = lf_prompt_sources_between(&between, &after);
     if (status != LF_OK) lf_load_result_deinit(&t->result);
+    return status;
+}
+
+static enum lf_status run_spec(struct load *l, struct test *t, struct lf_load_spec *spec, struct lf_err *err)
+{
+    if (l->documents.n == 0) return lf_load_run(&t->result, spec, err);
+    t->document_tokens = calloc((size_t)l->documents.n, sizeof(*t->document_tokens));
+    if (!t->document_tokens) return lf_fail(err, LF_NO_MEMORY, "no memory for %d documents", l->documents.n);
+    spec->answered = add_findable;
+    spec->answered_ctx = t;
+    enum lf_status status = run_documents(l, t, spec, err);
+    free(t->document_tokens);
+    t->document_tokens = NULL;
     return status;
 }
 
@@ -233,6 +267,9 @@ static void print_documents(struct load *l, const struct test *t)
     printf("      questions: %.1f%% of their tokens cached",
            100 * (double)t->result.n_cached / (double)LF_MAX(t->result.n_prompt_tokens, (int64_t)1));
     print_sources("; ", asked);
+    printf("      hit rate: %.1f%% of the %lld tokens of documents that can be found (blocks of %d)\n",
+           100 * (double)t->n_found / (double)LF_MAX(t->n_findable, (int64_t)1), (long long)t->n_findable,
+           (int)LF_KV_BLOCK_TOKENS);
 }
 
 static void print_test(struct load *l, struct test *t)

@@ -46,6 +46,11 @@ static void append_document_name(struct lf_buf *out, const struct lf_load_shape 
     lf_buf_printf(out, "load-%llx-%d-%d", (unsigned long long)shape->document_seed, shape->n_prompt, document);
 }
 
+int lf_load_document_of(const struct lf_load_shape *shape, uint64_t index)
+{
+    return lf_zipf_choose(shape->documents, lf_random64(~shape->seed, index));
+}
+
 /* Each begins otherwise than all others, so that no two share a block. */
 static void append_document_text(struct lf_buf *out, const struct lf_load_shape *shape, int document)
 {
@@ -58,7 +63,7 @@ static void append_document_text(struct lf_buf *out, const struct lf_load_shape 
 static void append_question(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index)
 {
     lf_buf_cstr(out, "[{\"type\":\"document\",\"name\":\"");
-    append_document_name(out, shape, lf_zipf_choose(shape->documents, lf_random64(~shape->seed, index)));
+    append_document_name(out, shape, lf_load_document_of(shape, index));
     lf_buf_printf(out, "\"},{\"type\":\"text\",\"text\":\"Question %llu:", (unsigned long long)index);
     for (int i = 0; i < QUESTION_WORDS; i++)
         lf_buf_printf(out, " %s", words[draw(shape, index, shape->n_shared + i) % LF_N_ELEMS(words)]);

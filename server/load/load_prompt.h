@@ -29,6 +29,8 @@ struct lf_load_shape {
 /* The whole HTTP request, for a stream, appended to out. Prompts of different index differ from token
  * n_shared on. */
 void lf_load_request(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index);
+/* Which document request number index is about. */
+int lf_load_document_of(const struct lf_load_shape *shape, uint64_t index);
 /* PUT of document number index, of as many words; its stream is an LF_LOAD_DOCUMENT. It ends by itself after a day. */
 void lf_load_put(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index);
 /* GET of a path. */

@@ -528,6 +528,7 @@ const struct lf_api_example lf_api_examples[] = {
          " \"blocks\": {\"tokens\": 64, \"total\": 256, \"used\": 0, \"pinned\": 0, \"cached\": 2, \"free\": 254},\n"
          " \"largest_context_now\": 8192,\n"
          " \"groups\": [{\"window\": 0, \"layers\": 6, \"request_blocks\": 128}],\n"
+         " \"states\": null,\n"
          " \"memory\": null,\n"
          " \"disk\": null,\n"
          " \"plan\": {\"weights_bytes\": 12072704, \"workspace_bytes\": 9461760, \"kv_bytes\": 50331648, "

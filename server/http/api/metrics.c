@@ -119,6 +119,17 @@ static void total(struct page *p, const char *name, uint64_t n, const char *help
     counter(p, name, &c, help);
 }
 
+static void write_states(struct page *p, const struct lf_engine_states *s)
+{
+    gauge(p, "state_slots", s->n_slots, "Slots for states of layers that have such: of sequences, and snapshots.");
+    gauge(p, "state_slots_used", s->n_used, "Slots of these that running requests or pins hold.");
+    gauge(p, "snapshots_pinned", s->n_pinned, "Snapshots of these that documents are pinned to.");
+    gauge(p, "snapshots_cached", s->n_kept, "Snapshots that only the prefix cache holds.");
+    total(p, "snapshots_hit_total", s->n_read, "Snapshots that a request began with, or went on from.");
+    total(p, "snapshots_evicted_total", s->n_evicted, "Snapshots that made room for something else.");
+    total(p, "snapshots_skipped_total", s->n_skipped, "Snapshots that were not made, because there was no room.");
+}
+
 static void write_disk(struct page *p, const struct lf_engine_tier *d)
 {
     struct lf_counter saves = {d->n_save_failed}, loads = {d->n_load_failed};
@@ -380,6 +391,7 @@ void lf_handle_metrics(struct lf_exchange *x)
     set_model_label(&p, s->opts.model_id);
     write_engine_gauges(&p, &engine);
     write_cache_config(&p, &engine);
+    write_states(&p, &engine.states);
     write_memory(&p, &engine.memory);
     write_disk(&p, &engine.disk);
     write_engine_counters(&p, m);
@@ -402,6 +414,7 @@ void lf_http_metrics_docs(struct lf_buf *out)
     lf_buf_cstr(out, "| metric | type | labels | what it is |\n|---|---|---|---|\n");
     write_engine_gauges(&p, &no_state);
     write_cache_config(&p, &no_state);
+    write_states(&p, &no_state.states);
     write_memory(&p, &no_state.memory);
     write_disk(&p, &no_state.disk);
     write_engine_counters(&p, &no_metrics);

@@ -26,6 +26,19 @@ static void write_groups(struct lf_buf *out, const struct lf_engine_state *e)
     lf_buf_char(out, ']');
 }
 
+static void write_states(struct lf_buf *out, const struct lf_engine_states *s)
+{
+    if (s->n_layers == 0) {
+        lf_buf_cstr(out, ",\"states\":null");
+        return;
+    }
+    lf_buf_printf(out,
+                  ",\"states\":{\"layers\":%d,\"slot_bytes\":%llu,\"slots\":%d,\"sequence_slots\":%d,"
+                  "\"snapshots\":%d,\"used\":%d,\"pinned\":%d,\"kept\":%d}",
+                  s->n_layers, (unsigned long long)s->slot_bytes, s->n_slots, s->n_for_running,
+                  s->n_slots - s->n_for_running, s->n_used, s->n_pinned, s->n_kept);
+}
+
 static void write_plan(struct lf_buf *out, const struct lf_memory_shares *m)
 {
     lf_buf_printf(out,
@@ -50,6 +63,7 @@ void lf_handle_capacity(struct lf_exchange *x)
                   (int)LF_KV_BLOCK_TOKENS, e.n_blocks, e.n_blocks_used, e.n_blocks_pinned, e.n_blocks_cached,
                   e.n_blocks_free, (long long)lf_engine_largest(x->server->engine, x->tenant.id));
     write_groups(out, &e);
+    write_states(out, &e.states);
     write_tier(out, "memory", &e.memory);
     write_tier(out, "disk", &e.disk);
     write_plan(out, &x->server->opts.memory);

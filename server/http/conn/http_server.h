@@ -19,7 +19,7 @@ enum lf_keep_alive { LF_KEEP_ALIVE_COMMENT, LF_KEEP_ALIVE_CHUNK, LF_KEEP_ALIVE_O
 
 /* What the server's memory was planned for, in bytes; for those who look at it. */
 struct lf_memory_shares {
-    uint64_t weights, workspace, kv, host; /* host: the process, texts, tables; 0 on a GPU */
+    uint64_t weights, workspace, kv, host; /* kv: with states; host: the process, texts, tables; 0 on a GPU */
 };
 
 /* Strings and arrays are borrowed until destroy. */
