@@ -6,6 +6,7 @@
 #include "kv/tiers/disk_table.h"
 #include "server/engine/block_tables.h"
 #include "server/engine/engine_internal.h"
+#include "server/engine/states.h"
 
 static enum lf_status check_ids(const int32_t *ids, int n, int n_vocab, const char *what, struct lf_err *err)
 {
@@ -114,8 +115,17 @@ static int count_there(struct lf_engine *e, int tier, int group, const struct lf
     return n_there;
 }
 
-/* In all groups: those that see all have them. Where windows lack something that is seen from behind the last, that one
- * is not there. */
+/* Whether a tier has the snapshot with this key, whole; tier -1: the cache. True where there are no states. */
+static bool has_snapshot(struct lf_engine *e, int tier, const struct lf_prefix_key *chain)
+{
+    int n_parts = e->kv->states.slot_blocks, n_there = 0;
+    if (n_parts > 0 && tier < 0) return lf_prefix_cache_count(e->kv->snapshots, chain, 1) == 1;
+    for (int i = 0; i < n_parts; i++) n_there += count_there(e, tier, LF_STATES_PART_GROUP + i, chain, 1);
+    return n_there == n_parts;
+}
+
+/* In all groups: those that see all have them. Where windows lack something that is seen from behind the last, or there
+ * is no snapshot, that one is not there. */
 static int count_place(struct lf_engine *e, int tier, const struct lf_prefix_key *keys, int n)
 {
     const struct lf_kv_windows *w = &e->sched.opts.windows;
@@ -128,6 +138,7 @@ static int count_place(struct lf_engine *e, int tier, const struct lf_prefix_key
         if (slides && n_in < n - first) n_seen = LF_MAX(n - 1, 0);
     }
     if (n_seen < n && lf_kv_windows_n_full(w) == 0) n_there = count_there(e, tier, 0, keys, n);
+    if (n > 0 && !has_snapshot(e, tier, &keys[n - 1])) n_seen = LF_MIN(n_seen, n - 1);
     return LF_MIN(n_there, n_seen);
 }
 
@@ -179,11 +190,16 @@ static bool note_kept(struct lf_engine *e, const struct lf_prefix_key *chain, in
     return whole;
 }
 
-/* Whether all that is seen from behind the first n blocks is among those. */
-static bool has_seen(const struct lf_kv_windows *w, const int n_run[LF_KV_WINDOWS_N], int n)
+/* Whether all that is seen from behind the first n blocks is among those, and the snapshot there is on disk. */
+static bool has_seen(struct lf_engine *e, const struct lf_prefix_key *chain, const int n_run[LF_KV_WINDOWS_N], int n)
 {
+    const struct lf_kv_windows *w = &e->sched.opts.windows;
     for (int g = 0; g < lf_kv_windows_n(w); g++)
         if (n_run[g] < n - lf_kv_windows_first(w->tokens[g], n)) return false;
+    for (int i = 0; i < e->kv->states.slot_blocks; i++) {
+        struct lf_prefix_key key = lf_prefix_group_key(chain, LF_STATES_PART_GROUP + i);
+        if (!lf_disk_table_has(e->opts.disk, &key)) return false;
+    }
     return true;
 }
 
@@ -197,7 +213,7 @@ int lf_engine_n_kept(struct lf_engine *e, const struct lf_gen_params *p)
         struct lf_prefix_key prev = key;
         lf_prefix_key_next(&prev, p->prompt + (ptrdiff_t)i * LF_KV_BLOCK_TOKENS, &key);
         if (!note_kept(e, &key, n_run)) break;
-        if (has_seen(&e->sched.opts.windows, n_run, i + 1)) n_kept = i + 1;
+        if (has_seen(e, &key, n_run, i + 1)) n_kept = i + 1;
     }
     return n_kept * LF_KV_BLOCK_TOKENS;
 }

@@ -10,6 +10,7 @@ struct engine_rig {
     struct fake_backend backend;
     struct lf_device *dev;
     struct lf_kv_cache kv;
+    int n_spare_slots; /* of states, where the layout has them, beside those for what runs */
     const struct lf_kv_layout *layout; /* of the cache, borrowed; NULL: a layer that sees all. Slots are group 0's */
     struct lf_engine *engine;
 };
@@ -38,10 +39,11 @@ static inline void rig_open_kv(struct engine_rig *f, int n_blocks, const struct 
     struct lf_device_opts dev = {.name = "cpu", .n_threads = 1, .max_isa = -1};
     struct lf_kv_cache_opts kv = {
         .dtype = LF_F32, .n_blocks = n_blocks, .n_layers = 1, .n_kv_heads = 1, .head_dim = 2, .prefix_cache = prefix};
+    int n_slots = lf_batch_n_slots(opts->max_seqs);
     kv.layout = f->layout;
+    kv.n_slots = f->layout && f->layout->states.n_layers > 0 ? n_slots + f->n_spare_slots : 0;
     assert_int_equal(lf_device_open(&f->dev, &dev, NULL), LF_OK);
     assert_int_equal(lf_kv_cache_open(&f->kv, f->dev, &kv, NULL), LF_OK);
-    int n_slots = lf_batch_n_slots(opts->max_seqs);
     f->backend.n_slots = n_slots <= FAKE_OUT_N ? n_slots : 0;
     struct lf_engine_backend backend = rig_backend(f);
     struct lf_err err = {LF_OK, ""};
@@ -58,6 +60,7 @@ static inline void rig_close(struct engine_rig *f)
     lf_engine_destroy(f->engine);
     lf_block_pool_check(&f->kv.pool);
     assert_int_equal(f->kv.pool.n_free + f->kv.pool.n_cached, f->kv.pool.n_blocks);
+    assert_int_equal(f->kv.slots.n_free + f->kv.slots.n_cached, f->kv.slots.n_blocks);
     lf_kv_cache_close(&f->kv);
     lf_device_close(f->dev);
 }

@@ -1,160 +1,5 @@
-/* server/engine/tiers.c: an engine over a disk, or memory and a disk. Its answers are right only if each block holds
- * what it should (fake_backend.h), so whatever comes back wrong shows. */
-#include "tests/unit/server/engine/engine_rig.h"
-
-#include <pthread.h>
-
-#include "kv/tiers/disk_table.h"
-#include "server/engine/request_internal.h"
-#include "tests/support/fake_disk.h"
-
-enum { N_SLOTS = 512 };
-
-/* ---- a disk for several threads that can be slow ---- */
-
-struct slow_file {
-    struct lf_disk_file base;
-    struct lf_disk_file *under;
-};
-
-static pthread_mutex_t disk_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic int read_ms;
-
-static struct lf_disk_file *under(struct lf_disk_file *file)
-{
-    return ((struct slow_file *)(void *)file)->under;
-}
-
-static enum lf_status slow_read(struct lf_disk_file *file, void *dst, size_t n, uint64_t offset, struct lf_err *err)
-{
-    if (read_ms > 0) lf_clock_sleep_ms(read_ms);
-    pthread_mutex_lock(&disk_lock);
-    enum lf_status status = under(file)->ops->read(under(file), dst, n, offset, err);
-    pthread_mutex_unlock(&disk_lock);
-    return status;
-}
-
-static enum lf_status slow_write(struct lf_disk_file *file, const void *src, size_t n, uint64_t offset,
-                                 struct lf_err *err)
-{
-    pthread_mutex_lock(&disk_lock);
-    enum lf_status status = under(file)->ops->write(under(file), src, n, offset, err);
-    pthread_mutex_unlock(&disk_lock);
-    return status;
-}
-
-static enum lf_status slow_sync(struct lf_disk_file *file, struct lf_err *err)
-{
-    pthread_mutex_lock(&disk_lock);
-    enum lf_status status = under(file)->ops->sync(under(file), err);
-    pthread_mutex_unlock(&disk_lock);
-    return status;
-}
-
-static enum lf_status slow_resize(struct lf_disk_file *file, uint64_t bytes, struct lf_err *err)
-{
-    return under(file)->ops->resize(under(file), bytes, err);
-}
-
-static void slow_close(struct lf_disk_file *file)
-{
-    under(file)->ops->close(under(file));
-    free(file);
-}
-
-static struct lf_disk_file *slow_file(struct fake_disk *disk, int i)
-{
-    static const struct lf_disk_file_ops ops = {slow_read, slow_write, slow_sync, slow_resize, slow_close};
-    struct slow_file *file = calloc(1, sizeof(*file));
-    assert_non_null(file);
-    file->base.ops = &ops;
-    file->under = fake_disk_file(disk, i);
-    return &file->base;
-}
-
-/* ---- an engine over it ---- */
-
-struct fixture {
-    struct fake_disk disk;
-    struct lf_disk_table *table;
-    struct engine_rig rig;
-    int n_blocks, n_async_steps, break_at_step;
-    uint64_t memory_bytes;
-    bool no_disk;
-    const struct lf_kv_layout *layout;
-    struct lf_engine_speed speed; /* to begin with */
-};
-
-static struct fixture f;
-
-static void open_engine(void)
-{
-    struct lf_engine_opts opts = rig_opts();
-    uint64_t block_bytes = LF_KV_BLOCK_TOKENS * 2 * 2 * sizeof(float); /* of the rig's cache */
-    struct lf_err err = {0};
-    if (lf_disk_table_open(&f.table, slow_file(&f.disk, 0), slow_file(&f.disk, 1), N_SLOTS, block_bytes, &err) != LF_OK)
-        fail_msg("%s", err.message);
-    memset(&f.rig, 0, sizeof(f.rig));
-    f.rig.layout = f.layout;
-    f.rig.backend.n_async_steps = f.n_async_steps;
-    f.rig.backend.break_at_step = f.break_at_step;
-    f.rig.backend.token_us = 12; /* slower than the disk, or nothing would be loaded */
-    opts.disk = f.no_disk ? NULL : f.table;
-    opts.memory_bytes = f.memory_bytes;
-    opts.speed = f.speed;
-    opts.queue_tokens = 1 << 20;
-    rig_open(&f.rig, f.n_blocks, &opts);
-    assert_int_equal(lf_kv_block_bytes(&f.rig.kv.view), block_bytes);
-}
-
-/* What has been computed is on disk when this returns. */
-static void close_engine(void)
-{
-    rig_close(&f.rig);
-    lf_disk_table_check(f.table);
-    lf_disk_table_close(f.table);
-}
-
-static void restart(void)
-{
-    close_engine();
-    fake_disk_power_loss(&f.disk, FAKE_DISK_LOSES_ALL, 1);
-    open_engine();
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    memset(&f, 0, sizeof(f));
-    fake_disk_init(&f.disk);
-    f.n_blocks = 128;
-    read_ms = 0;
-    open_engine();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    close_engine();
-    fake_disk_deinit(&f.disk);
-    return 0;
-}
-
-static int64_t n_listed(void)
-{
-    struct lf_disk_table_stats stats;
-    lf_disk_table_stats(f.table, &stats);
-    return stats.n_listed;
-}
-
-/* The engine is faster than any disk here: what is to be found below has to arrive there first. */
-static void wait_until_listed(int64_t n)
-{
-    int64_t until = lf_clock_ns() + RIG_PATIENCE_S * LF_NS_PER_S;
-    while (n_listed() < n && lf_clock_ns() < until) lf_clock_sleep_ms(1);
-    assert_int_equal(n_listed(), n);
-}
+/* server/engine/tiers.c, of blocks; of states test_tiers_states.c. */
+#include "tests/unit/server/engine/tiers_rig.h"
 
 /* ---- tests ---- */
 
@@ -376,62 +221,6 @@ static void saves_hold_no_request_up_for_ever(void **state)
 }
 
 /* Many requests over few documents, a cache that holds some of them, restarts, and a disk that fails now and then. */
-static void answers_are_right_whatever_happens(void **state)
-{
-    (void)state;
-    for (int round = 0; round < 12; round++) {
-        struct lf_request *reqs[16];
-        int32_t prompts[16][2000];
-        int n[16];
-        for (int i = 0; i < 16; i++) {
-            uint64_t r = lf_random64(77, (uint64_t)(round * 16 + i));
-            n[i] = 100 + (int)(r % 1900);
-            rig_prompt(prompts[i], n[i], r / 7 % 6);
-            struct lf_gen_params p = rig_params(prompts[i], n[i], 5);
-            reqs[i] = rig_submit(&f.rig, &p);
-            if (r / 64 % 8 == 0) lf_request_cancel(reqs[i]);
-        }
-        for (int i = 0; i < 16; i++) {
-            struct lf_request_state st = rig_wait(reqs[i]);
-            assert_true(st.finish == LF_FINISH_LENGTH || st.finish == LF_FINISH_CANCELLED);
-            rig_check_tokens(reqs[i], prompts[i], n[i], st.n_tokens);
-            lf_request_put(reqs[i]);
-        }
-        pthread_mutex_lock(&disk_lock);
-        f.disk.fails_at = round % 4 == 1 ? f.disk.n_ops + 10 : -1;
-        f.disk.fails_n = 3;
-        f.disk.failure = LF_IO;
-        pthread_mutex_unlock(&disk_lock);
-        if (round % 3 == 2) restart();
-    }
-    assert_true(n_listed() > 30);
-}
-
-static struct lf_engine_state figures(void)
-{
-    struct lf_engine_state st;
-    lf_engine_snapshot(f.rig.engine, &st);
-    return st;
-}
-
-/* Until the memory tier has n blocks; the engine says so after its rounds. */
-static void wait_until_in_memory(uint32_t n)
-{
-    int64_t until = lf_clock_ns() + RIG_PATIENCE_S * LF_NS_PER_S;
-    while (figures().memory.n_kept < n && lf_clock_ns() < until) lf_clock_sleep_ms(1);
-    assert_int_equal(figures().memory.n_kept, n);
-}
-
-enum { MEMORY_SLOT_BYTES = 4096 };
-
-static void reopen_with_memory(uint64_t n_slots, bool no_disk)
-{
-    close_engine();
-    f.memory_bytes = n_slots * MEMORY_SLOT_BYTES;
-    f.no_disk = no_disk;
-    open_engine();
-}
-
 static void what_leaves_the_cache_is_found_in_memory(void **state)
 {
     (void)state;
@@ -468,6 +257,12 @@ static void the_fastest_that_has_it_brings_it(void **state)
     }
     assert_int_equal(rig_generate(&f.rig, 1000, 4, 1).n_restored, 960);
     assert_true(figures().disk.n_loaded == 15 && figures().memory.n_loaded == 15);
+}
+
+static void answers_are_right_whatever_happens(void **state)
+{
+    (void)state;
+    ask_and_fail(12);
 }
 
 /* The cache, a memory that holds little more, and the disk: whatever comes from where, the answers are right. */
@@ -508,37 +303,6 @@ static void what_was_measured_before_decides_about_the_first(void **state)
 }
 
 /* ---- pins ---- */
-
-/* Pins a prompt, and waits until it is where it is to stay. */
-static struct lf_request *pin(int n_prompt, uint64_t seed, enum lf_pin tier)
-{
-    static int32_t ids[4096];
-    rig_prompt(ids, n_prompt, seed);
-    struct lf_gen_params p = rig_params(ids, n_prompt, 0);
-    p.pin = tier;
-    struct lf_request *req = rig_submit(&f.rig, &p);
-    assert_int_equal(rig_wait(req).finish, LF_FINISH_LENGTH);
-    return req;
-}
-
-static void wait_until_pinned(int n_device, uint32_t n_disk)
-{
-    int64_t until = lf_clock_ns() + RIG_PATIENCE_S * LF_NS_PER_S;
-    struct lf_engine_state st = figures();
-    while ((st.n_blocks_pinned != n_device || st.disk.n_pinned != n_disk) && lf_clock_ns() < until) {
-        lf_clock_sleep_ms(1);
-        st = figures();
-    }
-    assert_int_equal(st.n_blocks_pinned, n_device);
-    assert_int_equal(st.disk.n_pinned, n_disk);
-}
-
-static int n_there(struct lf_request *req, enum lf_pin tier)
-{
-    int n[LF_PIN_N];
-    lf_engine_places(f.rig.engine, req->seq.keys[1].bytes, req->params.n_prompt / 64, n);
-    return n[tier];
-}
 
 static void what_is_pinned_to_the_device_stays_there(void **state)
 {
