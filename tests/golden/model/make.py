@@ -441,6 +441,7 @@ def main():
     ap.add_argument("--out", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "data"))
     ap.add_argument("--no-oracle", action="store_true")
     args = ap.parse_args()
+    import delta_net  # which imports this file
     import gemma  # which imports this file
     import gpt_oss  # which imports this file
 
@@ -464,6 +465,7 @@ def main():
         write_expected(folder, c, ids, logits, note)
     gemma.write_all(args.out, not args.no_oracle)
     gpt_oss.write(args.out, not args.no_oracle)
+    delta_net.write_all(args.out, not args.no_oracle)
 
 
 if __name__ == "__main__":

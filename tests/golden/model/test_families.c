@@ -65,7 +65,13 @@ static const struct {
               {"gemma4-vision-bf16", true},
               {"gemma4-experts-bf16", true},
               {"gemma4-global-bf16", true},
-              {"gemma4-shared-f32", false}};
+              {"gemma4-shared-f32", false},
+              {"qwen3-next-f32", false},
+              {"qwen3-next-bf16", true},
+              {"qwen3.5-f32", false},
+              {"qwen3.5-bf16", true},
+              {"qwen3.5-moe-f32", false},
+              {"qwen3.5-moe-bf16", true}};
 
 struct expected {
     struct lf_buf bytes;
@@ -319,14 +325,17 @@ static void run_beside_another(struct model_rig *rig, const struct expected *e, 
                                   .first_token = is_first ? n : 0,
                                   .n_tokens = n_other,
                                   .kv_len = other_done + n_other};
-        struct lf_kv_seq seqs[2] = {is_first ? own : other, is_first ? other : own};
+        if (!n_other) own.first_token = 0;
+        struct lf_kv_seq seqs[2] = {is_first || !n_other ? own : other, is_first ? other : own};
+        struct lf_state_seq states[2] = {model_rig_state(&seqs[0], is_first || !n_other ? 0 : 1),
+                                         model_rig_state(&seqs[1], is_first ? 1 : 0)};
         struct lf_batch batch = {.ids = ids,
                                  .n_tokens = n + n_other,
-                                 .seqs = n_other ? seqs : &own,
+                                 .seqs = seqs,
                                  .n_seqs = n_other ? 2 : 1,
+                                 .states = rig->kv.states.n_layers > 0 ? states : NULL,
                                  .logits_idx = wanted,
                                  .n_out = n};
-        if (!n_other) own.first_token = 0;
         for (int i = 0; i < n && !n_other; i++) wanted[i] = i;
         assert_int_equal(lf_model_step(rig->model, &rig->kv, &batch, logits + (size_t)done * (size_t)e->n_vocab, NULL),
                          LF_OK);
