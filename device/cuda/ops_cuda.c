@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "device/cuda/cuda_impl.h"
+#include "device/cuda/delta_cuda.h"
 #include "device/cuda/experts_cuda.h"
 #include "device/cuda/gemm_cublaslt.h"
 
@@ -168,6 +169,7 @@ static enum lf_status load_kernels(struct lf_device *dev, struct lf_err *err)
     if (rc == 0) rc = lf_cuda_gemv_setup(&dev->cuda->has_gemv);
     if (rc == 0) rc = lf_cuda_sample_setup();
     if (rc == 0) rc = lf_experts_cuda_setup(dev);
+    if (rc == 0) rc = lf_delta_cuda_setup(dev);
     if (rc == 0) return LF_OK;
     (void)cudaGetLastError();
     return lf_fail(err, LF_DEVICE, "loading kernels: %s", cudaGetErrorString((cudaError_t)rc));
@@ -193,6 +195,7 @@ void lf_ops_cuda_fill(struct lf_device *dev)
                                .sample = sample,
                                .sample_counts = sample_counts};
     lf_experts_cuda_fill(&dev->ops);
+    lf_delta_cuda_fill(&dev->ops);
 }
 
 enum lf_status lf_ops_cuda_init(struct lf_device *dev, struct lf_err *err)

@@ -1,0 +1,161 @@
+/* The delta rule token by token: decoding, short pieces of a prompt, and every shape that has no chunks.
+ *
+ * Bound by memory: at decode S is read once and written once, 128 KB a head of 128 × 128; what else a token brings is a
+ * hundredth of it. Work split: columns of S are independent, so a warp has 16 of them and all rows, in registers: lane
+ * l has four columns of one eighth of the rows, 64 bytes of a row side by side, all loads in flight before the first
+ * use. A token is one pass: Sᵀk and Sᵀq are summed together, for
+ *
+ *     out = (e^g S + k̂ uᵀ)ᵀ q̂ = e^g · Sᵀ q̂ + u · (k̂·q̂)
+ *
+ * and their sums over the eight lanes are the only exchange. k's and q's norms are computed by every warp again: that
+ * needs no barrier, and their rows are in the cache. The order of sums belongs to the shape. S is read before the
+ * predecessor has ended: nothing before it in a step writes this layer's states (launch.cuh). CPU twin: device/cpu. */
+#include <limits.h>
+
+#include "device/cuda/delta.cuh"
+#include "device/cuda/delta_cuda.h"
+#include "device/cuda/elem.cuh"
+#include "device/cuda/warp.cuh"
+
+enum { WARPS = 4, THREADS = WARPS * WARP, WARP_COLUMNS = 16, ROW_LANES = 8, FAST_ROWS = 16, MOST_ROWS = 32 };
+
+struct step_args {
+    lf_delta_params p;
+    lf_state_step step;
+    int most_tokens;
+};
+
+/* n_rows elements from src on, as floats; N of them where it is known, 16-byte aligned. */
+template <class T, int N, bool IS_FAST> LF_GPU_FN void load_rows(float (&out)[N], const T *src, int n_rows)
+{
+    if constexpr (IS_FAST) {
+#pragma unroll
+        for (int i = 0; i < N / 8; i++) {
+            uint4 words = ((const uint4 *)src)[i];
+            float2 a = unpack<T>(words.x), b = unpack<T>(words.y), c = unpack<T>(words.z), d = unpack<T>(words.w);
+            float *to = out + 8 * i;
+            to[0] = a.x, to[1] = a.y, to[2] = b.x, to[3] = b.y, to[4] = c.x, to[5] = c.y, to[6] = d.x, to[7] = d.y;
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) out[i] = i < n_rows ? to_float(src[i]) : 0.0f;
+    }
+}
+
+/* One over the eight lanes of a column. */
+LF_GPU_FN float rows_sum(float x)
+{
+#pragma unroll
+    for (int step = WARP / 2; step >= WARP / ROW_LANES; step /= 2) x += __shfl_xor_sync(ALL_LANES, x, step);
+    return x;
+}
+
+template <class T, int N, bool IS_FAST> struct columns {
+    float s[N][4];
+    int n_rows, row, column; /* the lane's: rows row … and four columns */
+    bool is_in;              /* there are such columns */
+
+    LF_GPU_MEMBER void load(const float *from, int v_dim)
+    {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if (from && is_in && (IS_FAST || i < n_rows))
+                x = *(const float4 *)(from + (size_t)(row + i) * v_dim + column);
+            s[i][0] = x.x, s[i][1] = x.y, s[i][2] = x.z, s[i][3] = x.w;
+        }
+    }
+
+    LF_GPU_MEMBER void store(float *to, int v_dim) const
+    {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (is_in && (IS_FAST || i < n_rows))
+                *(float4 *)(to + (size_t)(row + i) * v_dim + column) = make_float4(s[i][0], s[i][1], s[i][2], s[i][3]);
+    }
+
+    LF_GPU_MEMBER void token(const lf_delta_params &p, int64_t token, int head)
+    {
+        const lf_delta_shape &d = p.shape;
+        int k_head = head / (d.n_v_heads / d.n_k_heads);
+        const T *in = (const T *)p.qkv + token * channels_of(d), *v_in = in + 2 * d.n_k_heads * d.k_dim;
+        float q[N], k[N], v[4] = {}, qq = 0.0f, kk = 0.0f, qk = 0.0f, sq[4] = {}, sk[4] = {};
+        load_rows<T, N, IS_FAST>(q, in + k_head * d.k_dim + row, n_rows);
+        load_rows<T, N, IS_FAST>(k, in + (d.n_k_heads + k_head) * d.k_dim + row, n_rows);
+        if (is_in)
+            for (int c = 0; c < 4; c++) v[c] = to_float(v_in[head * d.v_dim + column + c]);
+        gates gate = gates_of(p, token, head);
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            qq += q[i] * q[i], kk += k[i] * k[i], qk += q[i] * k[i];
+#pragma unroll
+            for (int c = 0; c < 4; c++) sk[c] += s[i][c] * k[i], sq[c] += s[i][c] * q[i];
+        }
+        float k_scale = 1.0f / sqrtf(rows_sum(kk) + NORM_EPS), decay = expf(gate.g);
+        float q_scale = 1.0f / sqrtf(rows_sum(qq) + NORM_EPS) / sqrtf((float)d.k_dim);
+        qk = rows_sum(qk) * k_scale * q_scale;
+        float out[4];
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            float u = gate.beta * (v[c] - decay * k_scale * rows_sum(sk[c]));
+            out[c] = decay * q_scale * rows_sum(sq[c]) + u * qk;
+            u *= k_scale;
+#pragma unroll
+            for (int i = 0; i < N; i++) s[i][c] = decay * s[i][c] + k[i] * u;
+        }
+        if (is_in && row == 0) {
+            T *to = (T *)p.out + (token * d.n_v_heads + head) * d.v_dim + column;
+            *(uint2 *)to = make_uint2(pack<T>(out[0], out[1]), pack<T>(out[2], out[3]));
+        }
+    }
+};
+
+template <class T, int N, bool IS_FAST>
+__global__ void __launch_bounds__(THREADS) step_tokens(const __grid_constant__ step_args args)
+{
+    const lf_delta_params &p = args.p;
+    const lf_state_seq seq = args.step.seqs[blockIdx.z];
+    int head = blockIdx.y, lane = threadIdx.x % WARP, v_dim = p.shape.v_dim;
+    bool is_mine = seq.n_tokens > 0 && seq.n_tokens <= args.most_tokens;
+    columns<T, N, IS_FAST> mine;
+    mine.n_rows = p.shape.k_dim / ROW_LANES;
+    mine.row = lane / 4 * mine.n_rows;
+    mine.column = (blockIdx.x * WARPS + threadIdx.x / WARP) * WARP_COLUMNS + lane % 4 * 4;
+    mine.is_in = mine.column < v_dim;
+    start_successor();
+    if (is_mine) mine.load(seq.in < 0 ? nullptr : state_of_head(p.state, p.shape, seq.in, head), v_dim);
+    wait_predecessor();
+    if (!is_mine) return;
+    const lf_state_mark *mark = args.step.marks + seq.first_mark, *no_mark = mark + seq.n_marks;
+    for (int i = 0; i < seq.n_tokens; i++) {
+        mine.token(p, (int64_t)seq.first_token + i, head);
+        if (mark == no_mark || mark->n_tokens != i + 1) continue;
+        mine.store(state_of_head(p.state, p.shape, mark++->slot, head), v_dim);
+    }
+    mine.store(state_of_head(p.state, p.shape, seq.out, head), v_dim);
+}
+
+/* ---- host ---- */
+
+typedef void step_kernel(const step_args);
+
+template <class T> static step_kernel *find_kernel(bool is_fast)
+{
+    return is_fast ? step_tokens<T, FAST_ROWS, true> : step_tokens<T, MOST_ROWS, false>;
+}
+
+int lf_cuda_delta_step_setup(void)
+{
+    return load_kernels(find_kernel<bf16>(false), find_kernel<bf16>(true), find_kernel<fp16>(false),
+                        find_kernel<fp16>(true));
+}
+
+int lf_cuda_delta_step(const struct lf_delta_params *p, int most_tokens, struct lf_cuda_launch how)
+{
+    if (p->n_tokens == 0 || p->step->n_seqs == 0) return 0;
+    bool is_fast = p->shape.k_dim == FAST_ROWS * ROW_LANES && (uintptr_t)p->qkv % 16 == 0;
+    dim3 grid(blocks_for(p->shape.v_dim, WARPS * WARP_COLUMNS), (unsigned)p->shape.n_v_heads,
+              (unsigned)p->step->n_seqs);
+    step_args args = {*p, *p->step, most_tokens};
+    return queue_kernel(how.fp16 ? find_kernel<fp16>(is_fast) : find_kernel<bf16>(is_fast), {grid, THREADS}, how, args);
+}
