@@ -2,23 +2,56 @@
 
 #include "core/check.h"
 
-/* Whether every one of these values is a string; false for none. */
-static bool all_strings(struct lf_json_value values)
+static uint8_t type_of_name(struct lf_json_value name)
 {
-    bool all = lf_json_len(values) > 0;
-    for (struct lf_json_value it = lf_json_first(values); lf_json_more(values, it); it = lf_json_next(values, it))
-        all = all && lf_json_type(it) == LF_JSON_STRING;
-    return all;
+    static const struct {
+        const char *name;
+        uint8_t type;
+    } types[] = {{"string", LF_TOOL_STRING}, {"integer", LF_TOOL_NUMBER}, {"number", LF_TOOL_NUMBER},
+                 {"boolean", LF_TOOL_BOOL},  {"null", LF_TOOL_NULL},      {"array", LF_TOOL_ARRAY},
+                 {"object", LF_TOOL_OBJECT}};
+    for (size_t i = 0; i < LF_N_ELEMS(types); i++)
+        if (lf_json_string_is(name, types[i].name)) return types[i].type;
+    return 0;
+}
+
+static uint8_t type_of_value(struct lf_json_value v)
+{
+    switch (lf_json_type(v)) {
+    case LF_JSON_NULL:
+        return LF_TOOL_NULL;
+    case LF_JSON_TRUE:
+    case LF_JSON_FALSE:
+        return LF_TOOL_BOOL;
+    case LF_JSON_NUMBER:
+        return LF_TOOL_NUMBER;
+    case LF_JSON_STRING:
+        return LF_TOOL_STRING;
+    case LF_JSON_ARRAY:
+        return LF_TOOL_ARRAY;
+    default:
+        return LF_TOOL_OBJECT;
+    }
+}
+
+/* Of each element of a list together; any where it is none, or says nothing. */
+static uint8_t types_of_all(struct lf_json_value list, uint8_t type_of(struct lf_json_value))
+{
+    uint8_t types = 0;
+    if (lf_json_type(list) != LF_JSON_ARRAY) return LF_TOOL_ANY;
+    for (struct lf_json_value it = lf_json_first(list); lf_json_more(list, it); it = lf_json_next(list, it))
+        types |= type_of(it);
+    return types ? types : LF_TOOL_ANY;
 }
 
 /* What the keywords of one schema say by themselves, without looking into others. */
-static bool says_string(struct lf_json_value schema)
+static uint8_t types_said(struct lf_json_value schema)
 {
     struct lf_json_value type = lf_json_get(schema, "type"), one = lf_json_get(schema, "const");
-    struct lf_json_value first = lf_json_first(type);
-    if (lf_json_string_is(type, "string")) return true;
-    if (lf_json_type(type) == LF_JSON_ARRAY) return lf_json_len(type) == 1 && lf_json_string_is(first, "string");
-    return all_strings(lf_json_get(schema, "enum")) || lf_json_type(one) == LF_JSON_STRING;
+    uint8_t own = lf_json_type(type) == LF_JSON_ARRAY ? types_of_all(type, type_of_name) : type_of_name(type);
+    uint8_t types = types_of_all(lf_json_get(schema, "enum"), type_of_value) & (own ? own : LF_TOOL_ANY);
+    if (lf_json_type(one) != LF_JSON_NONE) types &= type_of_value(one);
+    return types ? types : LF_TOOL_ANY;
 }
 
 struct lf_json_value lf_tool_referred(struct lf_json_value root, struct lf_json_value schema)
@@ -41,21 +74,22 @@ struct lf_json_value lf_tool_referred(struct lf_json_value root, struct lf_json_
 }
 
 /* One step into $ref and into anyOf and oneOf, which is how libraries write an enum or an optional string: what is
- * nested deeper counts as no string, and is read as JSON where it is JSON. */
-bool lf_tool_takes_strings(struct lf_json_value root, struct lf_json_value schema)
+ * nested deeper says nothing. */
+uint8_t lf_tool_types(struct lf_json_value root, struct lf_json_value schema)
 {
     static const char *const unions[] = {"anyOf", "oneOf"};
     schema = lf_tool_referred(root, schema);
-    if (says_string(schema)) return true;
+    uint8_t types = types_said(schema);
     for (size_t i = 0; i < LF_N_ELEMS(unions); i++) {
         struct lf_json_value branches = lf_json_get(schema, unions[i]);
-        bool all = lf_json_len(branches) > 0 && lf_json_type(branches) == LF_JSON_ARRAY;
+        uint8_t any = 0;
+        if (lf_json_type(branches) != LF_JSON_ARRAY) continue;
         for (struct lf_json_value it = lf_json_first(branches); lf_json_more(branches, it);
              it = lf_json_next(branches, it))
-            all = all && says_string(it);
-        if (all) return true;
+            any |= types_said(lf_tool_referred(root, it));
+        if (types & any) types &= any;
     }
-    return false;
+    return types;
 }
 
 static enum lf_status copy_name(struct lf_str *out, struct lf_json_value name, struct lf_arena *arena)
@@ -82,7 +116,7 @@ enum lf_status lf_tool_init(struct lf_tool *tool, struct lf_str name, struct lf_
         for (struct lf_json_value it = lf_json_first(properties); lf_json_more(properties, it);
              it = lf_json_next(properties, it), i++) {
             LF_TRY(copy_name(&parameters[i].name, it, arena));
-            parameters[i].is_string = lf_tool_takes_strings(schema, lf_json_member(it));
+            parameters[i].types = lf_tool_types(schema, lf_json_member(it));
         }
     }
     *tool = (struct lf_tool){.name = name, .schema = schema, .parameters = parameters, .n_parameters = n};

@@ -6,9 +6,21 @@
 #include "core/arena.h"
 #include "core/json.h"
 
+/* Types of JSON, as a set. */
+enum {
+    LF_TOOL_NULL = 1,
+    LF_TOOL_BOOL = 2,
+    LF_TOOL_NUMBER = 4,
+    LF_TOOL_STRING = 8,
+    LF_TOOL_ARRAY = 16,
+    LF_TOOL_OBJECT = 32,
+    LF_TOOL_ANY = 63,
+    LF_TOOL_STRING_OR_NULL = LF_TOOL_STRING | LF_TOOL_NULL
+};
+
 struct lf_tool_parameter {
     struct lf_str name;
-    bool is_string; /* its schema allows strings and nothing else */
+    uint8_t types; /* that its schema allows */
 };
 
 struct lf_tool {
@@ -24,8 +36,9 @@ struct lf_tool {
 LF_MUST_CHECK enum lf_status lf_tool_init(struct lf_tool *tool, struct lf_str name, struct lf_json_value schema,
                                           struct lf_arena *arena);
 
-/* Whether a schema allows strings and nothing else. */
-bool lf_tool_takes_strings(struct lf_json_value root, struct lf_json_value schema);
+/* The types that a schema allows, as far as it says so by type, enum, const and one anyOf or oneOf; any where it does
+ * not. */
+uint8_t lf_tool_types(struct lf_json_value root, struct lf_json_value schema);
 
 /* The schema that a $ref to the root's $defs or definitions names; schema itself where it is none. */
 struct lf_json_value lf_tool_referred(struct lf_json_value root, struct lf_json_value schema);

@@ -4,6 +4,9 @@
  *     AUTO        reasoning?  (text-up-to-open run)*  text-without-open
  *     run         open head call (between next call)* close
  *
+ * Where models call in the middle of their reasoning (calls_end_think) it may also end so: what follows is then the
+ * rest of the answer behind its first run.
+ *
  * The white space is what the templates write, so that a call is spelled as the model has learned it. Where the model
  * may write a marker as a token or as text, both may come: the parser reads both. */
 #include "core/check.h"
@@ -157,15 +160,24 @@ static struct lf_grammar_part required(struct lf_answer_builder *b)
     return lf_answer_list_end(&list, LF_PART_SEQUENCE);
 }
 
+/* Text with runs of calls behind markers in it, without end or none. */
+static void list_text_and_runs(struct lf_answer_list *list, bool may_call)
+{
+    struct lf_answer_builder *b = list->builder;
+    if (may_call) {
+        struct lf_answer_list calls = lf_answer_list_begin(b);
+        lf_answer_list_part(&calls, lf_answer_part_until(b, b->format->open));
+        list_calls(&calls);
+        uint32_t most = b->rules->parallel ? 0 : 1;
+        lf_answer_list_part(list, repeat(b, lf_answer_list_end(&calls, LF_PART_SEQUENCE), 0, most));
+    }
+    lf_answer_list_part(list, lf_answer_part_free(b, b->format->open, NULL));
+}
+
 static struct lf_grammar_part text_and_marked_calls(struct lf_answer_builder *b)
 {
-    const struct lf_answer_format *f = b->format;
-    struct lf_answer_list list = lf_answer_list_begin(b), calls = lf_answer_list_begin(b);
-    lf_answer_list_part(&calls, lf_answer_part_until(b, f->open));
-    list_calls(&calls);
-    uint32_t most = b->rules->parallel ? 0 : 1;
-    lf_answer_list_part(&list, repeat(b, lf_answer_list_end(&calls, LF_PART_SEQUENCE), 0, most));
-    lf_answer_list_part(&list, lf_answer_part_free(b, f->open));
+    struct lf_answer_list list = lf_answer_list_begin(b);
+    list_text_and_runs(&list, true);
     return lf_answer_list_end(&list, LF_PART_SEQUENCE);
 }
 
@@ -196,22 +208,53 @@ static struct lf_grammar_part text_and_calls(struct lf_answer_builder *b)
 
 /* ---- reasoning ---- */
 
-/* Reasoning that comes first: the rest of what the prompt has opened, or all of it where the model may. */
-static void list_reasoning(struct lf_answer_list *list)
+enum reasoning {
+    REASONING_NONE,
+    REASONING_MAY, /* the model may begin it */
+    REASONING_OPEN /* the prompt has opened it */
+};
+
+static enum reasoning reasoning_of(const struct lf_answer_builder *b)
+{
+    bool is_closed;
+    if (!b->format->think) return REASONING_NONE;
+    if (lf_answer_prompt_opens(b->format, b->rules->prompt_end, &is_closed)) return REASONING_OPEN;
+    return !is_closed && b->rules->reasoning ? REASONING_MAY : REASONING_NONE;
+}
+
+/* Reasoning that comes first: the rest of what the prompt has opened, or all of it where the model may. ends_in_calls:
+ * it has no calls in it, for these would end it. */
+static void list_reasoning(struct lf_answer_list *list, enum reasoning reasoning, bool ends_in_calls)
 {
     struct lf_answer_builder *b = list->builder;
     const struct lf_answer_format *f = b->format;
-    bool is_closed;
-    if (!f->think) return;
-    bool is_open = lf_answer_prompt_opens(f, b->rules->prompt_end, &is_closed);
-    if (is_closed || (!is_open && !b->rules->reasoning)) return;
     struct lf_answer_list block = lf_answer_list_begin(b);
-    if (!is_open) lf_answer_list_text(&block, f->think);
-    lf_answer_list_part(&block, lf_answer_part_until(b, f->think_end));
-    struct lf_grammar_part newline = text_part(b, "\n");
-    lf_answer_list_part(&block, repeat(b, newline, 0, 2));
+    if (reasoning != REASONING_OPEN) lf_answer_list_text(&block, f->think);
+    if (ends_in_calls) {
+        lf_answer_list_part(&block, lf_answer_part_free(b, f->think_end, f->open));
+        lf_answer_list_text(&block, f->think_end);
+    } else {
+        lf_answer_list_part(&block, lf_answer_part_until(b, f->think_end));
+    }
+    lf_answer_list_part(&block, repeat(b, text_part(b, "\n"), 0, 2));
     struct lf_grammar_part part = lf_answer_list_end(&block, LF_PART_SEQUENCE);
-    lf_answer_list_part(list, is_open ? part : repeat(b, part, 0, 1));
+    lf_answer_list_part(list, reasoning == REASONING_OPEN ? part : repeat(b, part, 0, 1));
+}
+
+/* Reasoning that calls end, and what may come behind them. */
+static struct lf_grammar_part reasoning_and_calls(struct lf_answer_builder *b, enum reasoning reasoning, bool may_talk)
+{
+    const struct lf_answer_format *f = b->format;
+    struct lf_answer_list list = lf_answer_list_begin(b);
+    if (reasoning != REASONING_OPEN) lf_answer_list_text(&list, f->think);
+    lf_answer_list_part(&list, lf_answer_part_free(b, f->think_end, f->open));
+    if (may_talk && !b->rules->content) {
+        lf_answer_list_part(&list, run_of_calls(b));
+        list_text_and_runs(&list, b->rules->parallel);
+    } else {
+        lf_answer_list_part(&list, required(b));
+    }
+    return lf_answer_list_end(&list, LF_PART_SEQUENCE);
 }
 
 /* ---- messages with headers (gpt-oss) ---- */
@@ -244,7 +287,7 @@ static struct lf_grammar_part channel_text(struct lf_answer_builder *b)
 {
     struct lf_answer_list list = lf_answer_list_begin(b);
     lf_answer_list_text(&list, "<|channel|>final<|message|>");
-    lf_answer_list_part(&list, b->rules->content ? *b->rules->content : lf_answer_part_free(b, NULL));
+    lf_answer_list_part(&list, b->rules->content ? *b->rules->content : lf_answer_part_free(b, NULL, NULL));
     return lf_answer_list_end(&list, LF_PART_SEQUENCE);
 }
 
@@ -271,8 +314,10 @@ static struct lf_grammar_part whole(struct lf_answer_builder *b, bool may_call)
     const struct lf_answer_rules *r = b->rules;
     bool may_talk = !may_call || r->choice != LF_TOOL_CHOICE_REQUIRED;
     if (b->format->is_channels) return channels(b, may_call, may_talk);
+    enum reasoning reasoning = reasoning_of(b);
+    bool ends_in_calls = reasoning != REASONING_NONE && may_call && b->format->calls_end_think;
     struct lf_answer_list list = lf_answer_list_begin(b);
-    list_reasoning(&list);
+    if (reasoning != REASONING_NONE) list_reasoning(&list, reasoning, ends_in_calls);
     if (!may_call) {
         lf_answer_list_part(&list, *r->content);
     } else if (!may_talk) {
@@ -282,7 +327,8 @@ static struct lf_grammar_part whole(struct lf_answer_builder *b, bool may_call)
     } else {
         lf_answer_list_part(&list, text_and_calls(b));
     }
-    return lf_answer_list_end(&list, LF_PART_SEQUENCE);
+    struct lf_grammar_part part = lf_answer_list_end(&list, LF_PART_SEQUENCE);
+    return ends_in_calls ? either(b, part, reasoning_and_calls(b, reasoning, may_talk)) : part;
 }
 
 enum lf_status lf_answer_format_grammar(struct lf_grammar **out, const struct lf_answer_format *format,

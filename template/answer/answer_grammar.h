@@ -40,8 +40,8 @@ struct lf_grammar_part lf_answer_part_schema(struct lf_answer_builder *b, const 
 struct lf_grammar_part lf_answer_part_regex(const char *pattern);
 /* Text up to the marker, and that, as text or as the tokens that it may be. */
 struct lf_grammar_part lf_answer_part_until(struct lf_answer_builder *b, const char *marker);
-/* Text without the marker; NULL: any. */
-struct lf_grammar_part lf_answer_part_free(struct lf_answer_builder *b, const char *marker);
+/* Text without the marker, and without the other; NULL: there is none. */
+struct lf_grammar_part lf_answer_part_free(struct lf_answer_builder *b, const char *marker, const char *other);
 
 /* The arguments of a call, with the markers around them where the format has no JSON. */
 void lf_answer_list_parameters(struct lf_answer_list *list, const struct lf_tool *tool);

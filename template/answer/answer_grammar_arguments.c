@@ -102,7 +102,7 @@ static struct property *list_order(struct lf_answer_builder *b, const struct lf_
 
 /* How a format writes the values of one tool's parameters. */
 typedef void list_value(struct lf_answer_list *list, const struct lf_tool *tool, struct lf_json_value schema,
-                        bool is_string);
+                        uint8_t types);
 
 /* As a pattern that matches these bytes alone. */
 static void put_quoted(struct lf_buf *pattern, struct lf_str text)
@@ -113,8 +113,8 @@ static void put_quoted(struct lf_buf *pattern, struct lf_str text)
     }
 }
 
-/* The texts of an enum or a const of strings, one of them; false: there is none. They are one pattern, in which
- * thousands of them are one automaton. */
+/* The texts of an enum or a const of strings (null is the word), one of them; false: there is none. They are one
+ * pattern, in which thousands of them are one automaton. */
 static bool list_enum(struct lf_answer_list *list, const struct lf_tool *tool, struct lf_json_value schema,
                       const char *end)
 {
@@ -129,7 +129,10 @@ static bool list_enum(struct lf_answer_list *list, const struct lf_tool *tool, s
     for (struct lf_json_value it = is_one ? one : lf_json_first(values); is_one || lf_json_more(values, it);
          it = lf_json_next(values, it)) {
         lf_buf_clear(&text);
-        if (!lf_json_string(it, &text)) pattern.status = text.status;
+        if (lf_json_type(it) == LF_JSON_NULL)
+            lf_buf_cstr(&text, "null");
+        else if (!lf_json_string(it, &text))
+            pattern.status = text.status;
         if (lf_str_find(lf_buf_view(&text), lf_str_c(end)) >= 0)
             refuse(b, tool, LF_STR("enum"), "has a value with a marker of this model's format in it");
         if (!is_first) lf_buf_char(&pattern, '|');
@@ -161,15 +164,48 @@ static void list_string(struct lf_answer_list *list, const struct lf_tool *tool,
 
 /* ---- parameters between markers ---- */
 
+/* A string, or null, in one schema or in a branch of anyOf each; of oneOf where they cannot meet. */
+static void list_xml_text(struct lf_answer_list *list, const struct lf_tool *tool, struct lf_json_value schema)
+{
+    struct lf_answer_builder *b = list->builder;
+    const struct lf_answer_parameter_markers *m = &b->format->parameters;
+    bool is_one = lf_json_type(lf_json_get(schema, "oneOf")) == LF_JSON_ARRAY;
+    const char *const known[] = {is_one ? "oneOf" : "anyOf", NULL};
+    struct lf_json_value branches = lf_json_get(schema, known[0]);
+    if (lf_json_type(branches) != LF_JSON_ARRAY) {
+        list_string(list, tool, schema, m->value_tail, m->value_close);
+        return;
+    }
+    struct lf_answer_list either = lf_answer_list_begin(b);
+    size_t n_strings = 0;
+    only_these(b, tool, schema, known);
+    for (struct lf_json_value it = lf_json_first(branches); lf_json_more(branches, it) && b->status == LF_OK;
+         it = lf_json_next(branches, it)) {
+        struct lf_answer_list one = lf_answer_list_begin(b);
+        if (lf_tool_types(tool->schema, it) == LF_TOOL_NULL) {
+            lf_answer_list_text(&one, "null");
+            lf_answer_list_text(&one, m->value_tail);
+            lf_answer_list_text(&one, m->value_close);
+        } else {
+            if (++n_strings > 1 && is_one)
+                refuse(b, tool, LF_STR("oneOf"), "has several strings, which may be the same");
+            list_string(&one, tool, lf_tool_referred(tool->schema, it), m->value_tail, m->value_close);
+        }
+        lf_answer_list_part(&either, lf_answer_list_end(&one, LF_PART_SEQUENCE));
+    }
+    lf_answer_list_part(list, lf_answer_list_end(&either, LF_PART_ALTERNATIVE));
+}
+
 static void list_xml_value(struct lf_answer_list *list, const struct lf_tool *tool, struct lf_json_value schema,
-                           bool is_string)
+                           uint8_t types)
 {
     const struct lf_answer_parameter_markers *m = &list->builder->format->parameters;
-    lf_answer_list_text(list, is_string || !m->key_close_json ? m->key_close : m->key_close_json);
+    bool is_text = types == LF_TOOL_STRING || (types == LF_TOOL_STRING_OR_NULL && !m->key_close_json);
+    lf_answer_list_text(list, is_text || !m->key_close_json ? m->key_close : m->key_close_json);
     lf_answer_list_text(list, m->value_open);
     lf_answer_list_text(list, m->value_lead);
-    if (is_string) {
-        list_string(list, tool, schema, m->value_tail, m->value_close);
+    if (is_text) {
+        list_xml_text(list, tool, schema);
     } else {
         lf_answer_list_part(list, lf_answer_part_schema(list->builder, tool, schema));
         lf_answer_list_text(list, m->value_tail);
@@ -218,7 +254,7 @@ static void list_properties(struct lf_answer_list *list, const struct lf_tool *t
         lf_answer_list_text(&one, open);
         struct lf_json_value member = lf_json_member(it->name);
         lf_answer_list_str(&one, it->text);
-        value(&one, tool, lf_tool_referred(tool->schema, member), lf_tool_takes_strings(tool->schema, member));
+        value(&one, tool, lf_tool_referred(tool->schema, member), lf_tool_types(tool->schema, member));
         struct lf_grammar_part part = lf_answer_list_end(&one, LF_PART_SEQUENCE);
         lf_answer_list_part(list, must ? part : lf_answer_part_repeat(b, part, 0, 1));
         n_required += must;
@@ -427,7 +463,7 @@ static struct lf_grammar_part gemma_value(struct lf_answer_builder *b, const str
     if (++b->n_values > LF_TOOL_VALUES_N)
         return gemma_refused(b, tool, "properties", "with strict are too many for this model's format of calls");
     if (lf_json_type(any) == LF_JSON_ARRAY && lf_json_len(any) > 0) return gemma_any_of(b, tool, schema, any, depth);
-    if (lf_tool_takes_strings(tool->schema, schema)) return gemma_text(b, tool, schema);
+    if (lf_tool_types(tool->schema, schema) == LF_TOOL_STRING) return gemma_text(b, tool, schema);
     if (alike(type) >= 0) return lf_answer_part_schema(b, tool, schema);
     if (lf_json_type(type) == LF_JSON_ARRAY && lf_json_len(type) > 0) return gemma_any_type(b, tool, schema, type);
     if (lf_json_string_is(type, "object")) return gemma_members(b, tool, schema, depth);

@@ -130,14 +130,21 @@ struct lf_grammar_part lf_answer_part_regex(const char *pattern)
     return leaf(LF_PART_REGEX, lf_str_c(pattern));
 }
 
-/* Text and the marker, which is text or one control token: FREE or UNTIL. */
-static struct lf_grammar_part free_part(struct lf_answer_builder *b, enum lf_grammar_part_kind kind, const char *marker,
-                                        bool is_token)
+/* Text up to the marker, which is text or one control token. */
+static struct lf_grammar_part until_part(struct lf_answer_builder *b, const char *marker, bool is_token)
+{
+    struct lf_answer_list list = lf_answer_list_begin(b);
+    lf_answer_list_part(&list, leaf(LF_PART_TEXT, lf_str_c(marker)));
+    if (is_token) lf_answer_list_part(&list, leaf(LF_PART_CONTROL, lf_str_c(marker)));
+    return lf_answer_list_end(&list, LF_PART_UNTIL);
+}
+
+struct lf_grammar_part lf_answer_part_free(struct lf_answer_builder *b, const char *marker, const char *other)
 {
     struct lf_answer_list list = lf_answer_list_begin(b);
     if (marker) lf_answer_list_part(&list, leaf(LF_PART_TEXT, lf_str_c(marker)));
-    if (is_token) lf_answer_list_part(&list, leaf(LF_PART_CONTROL, lf_str_c(marker)));
-    return lf_answer_list_end(&list, kind);
+    if (other) lf_answer_list_part(&list, leaf(LF_PART_TEXT, lf_str_c(other)));
+    return lf_answer_list_end(&list, LF_PART_FREE);
 }
 
 /* Where a control token is a part of the marker: up to the marker as text; or text without the token's, and the marker
@@ -145,20 +152,15 @@ static struct lf_grammar_part free_part(struct lf_answer_builder *b, enum lf_gra
 struct lf_grammar_part lf_answer_part_until(struct lf_answer_builder *b, const char *marker)
 {
     size_t len, at = find_control(b->format, lf_str_c(marker), 0, &len);
-    if (len == 0 || len == strlen(marker)) return free_part(b, LF_PART_UNTIL, marker, len != 0);
+    if (len == 0 || len == strlen(marker)) return until_part(b, marker, len != 0);
     char *token = b->status == LF_OK ? lf_arena_strdup(&b->arena, lf_str_from(marker + at, len)) : NULL;
     if (!token) lf_answer_no_room(b, len);
     struct lf_answer_list both = lf_answer_list_begin(b), with_token = lf_answer_list_begin(b);
-    lf_answer_list_part(&both, free_part(b, LF_PART_UNTIL, marker, false));
-    lf_answer_list_part(&with_token, free_part(b, LF_PART_FREE, token, false));
+    lf_answer_list_part(&both, until_part(b, marker, false));
+    lf_answer_list_part(&with_token, lf_answer_part_free(b, token, NULL));
     lf_answer_list_part(&with_token, leaf(LF_PART_TEXT, lf_str_from(marker, at)));
     lf_answer_list_part(&with_token, leaf(LF_PART_CONTROL, lf_str_c(token)));
     lf_answer_list_part(&with_token, leaf(LF_PART_TEXT, lf_str_c(marker + at + len)));
     lf_answer_list_part(&both, lf_answer_list_end(&with_token, LF_PART_SEQUENCE));
     return lf_answer_list_end(&both, LF_PART_ALTERNATIVE);
-}
-
-struct lf_grammar_part lf_answer_part_free(struct lf_answer_builder *b, const char *marker)
-{
-    return free_part(b, LF_PART_FREE, marker, false);
 }

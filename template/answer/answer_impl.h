@@ -54,7 +54,8 @@ struct lf_answer_parameters {
     enum lf_answer_parameter_state state;
     size_t n;         /* parameters so far */
     bool is_known;    /* the tool has a parameter of this name */
-    bool as_json;     /* the value is no string for certain */
+    bool is_begun;    /* more than white space of the value that is held has come */
+    uint8_t types;    /* that the value may have */
     const char *skip; /* of value_lead: what may still come */
     size_t n_tail;    /* newlines at the beginning of what is held */
     size_t marker_at; /* where the marker begins in what is held, behind white space */
@@ -143,6 +144,7 @@ struct lf_answer_parser {
     bool begins_reasoning;       /* as the prompt leaves it, for a restart … */
     const char *begins_skip;     /* … and what may still come of the white space behind its marker */
     bool in_reasoning, at_start; /* at_start: nothing has been given out */
+    bool is_think_left_open;     /* a call has ended the reasoning: its marker may come yet */
     const char *skip;            /* white space of the template that is dropped if it comes … */
     bool skip_is_text;           /* … or text, where reasoning is not split off */
     size_t n_tail;               /* newlines at the beginning of what is held; a part of a marker follows */

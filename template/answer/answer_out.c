@@ -112,6 +112,8 @@ void lf_answer_call_begin(struct lf_answer_parser *p, const struct lf_tool *tool
     p->tool = tool;
     p->is_certain = true;
     p->at_start = false;
+    p->is_think_left_open = p->is_think_left_open || p->in_reasoning;
+    p->in_reasoning = false;
     lf_answer_put_call(&p->out, tool->name);
 }
 

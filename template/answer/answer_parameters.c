@@ -1,8 +1,9 @@
 /* Arguments as parameters between markers: <parameter=city>Rome</parameter>, <arg_key>city</arg_key><arg_value>Rome…
  *
  * They become the text of a JSON object. A value that is a string by the tool's schema is escaped and goes out as it
- * comes. Any other is held until its end: it is what it says where that is JSON, and a string where it is not. One that
- * is larger than may be held goes out as JSON as long as it may be some. */
+ * comes; so does one that may be a string and does not begin as JSON of any other type that the schema allows. Any
+ * other is held until its end: it is what it says where that is JSON, and a string where it is not. One that is larger
+ * than may be held goes out as JSON as long as it may be some. */
 #include "core/check.h"
 #include "template/answer/answer_impl.h"
 
@@ -21,13 +22,38 @@ static const struct lf_tool_parameter *find_parameter(const struct lf_tool *tool
     return NULL;
 }
 
-static void begin_value(struct lf_answer_parser *p, bool as_json)
+static void begin_value(struct lf_answer_parser *p)
 {
     struct lf_answer_parameters *m = &p->parameters;
-    m->state = as_json ? LF_PARAMETER_HELD : LF_PARAMETER_STRING;
+    m->state = m->types == LF_TOOL_STRING ? LF_PARAMETER_STRING : LF_PARAMETER_HELD;
     m->skip = p->format->parameters.value_lead;
     m->n_tail = 0;
-    if (!as_json) put(p, "\"");
+    m->is_begun = false;
+    if (m->state == LF_PARAMETER_STRING) put(p, "\"");
+}
+
+/* Whether JSON of these types, or a word of Python, may begin so. A string that may also be missing is written without
+ * quotes, as any string: where there are some, they are its own. */
+static bool may_begin(uint8_t types, char c)
+{
+    switch (c) {
+    case 'n':
+    case 'N':
+        return types & LF_TOOL_NULL;
+    case 't':
+    case 'f':
+    case 'T':
+    case 'F':
+        return types & LF_TOOL_BOOL;
+    case '"':
+        return (types & LF_TOOL_STRING) && types != LF_TOOL_STRING_OR_NULL;
+    case '[':
+        return types & LF_TOOL_ARRAY;
+    case '{':
+        return types & LF_TOOL_OBJECT;
+    default:
+        return (types & LF_TOOL_NUMBER) && (c == '-' || lf_digit(c) < 10);
+    }
 }
 
 /* The name of a parameter is whole: it stands in what is held, before a marker of n_marker bytes. */
@@ -41,10 +67,11 @@ static void end_key(struct lf_answer_parser *p, size_t n_marker, bool is_typed, 
     put(p, "\": ");
     m->n++;
     m->is_known = known != NULL;
-    m->as_json = is_typed ? as_json : !known || !known->is_string;
+    m->types = known ? known->types : LF_TOOL_ANY;
+    if (is_typed) m->types = as_json ? LF_TOOL_ANY : LF_TOOL_STRING;
     lf_buf_clear(&p->held);
     m->state = LF_PARAMETER_GAP;
-    if (!p->format->parameters.value_open) begin_value(p, m->as_json);
+    if (!p->format->parameters.value_open) begin_value(p);
 }
 
 static bool held_ends(const struct lf_answer_parser *p, const char *marker)
@@ -110,7 +137,7 @@ static enum lf_answer_fit gap_byte(struct lf_answer_parser *p, char c)
     if (!which) return LF_FIT_MORE;
     lf_buf_clear(&p->held);
     p->parameters.marker_at = 0;
-    begin_value(p, p->parameters.as_json);
+    begin_value(p);
     return LF_FIT_MORE;
 }
 
@@ -159,19 +186,14 @@ static enum lf_answer_fit stream_byte(struct lf_answer_parser *p, char c)
     return LF_FIT_MORE;
 }
 
-/* A value that is too large to be held goes out as what it may be so far. */
-static enum lf_answer_fit stream_held(struct lf_answer_parser *p, char c)
+/* A value that is held goes out as it comes from now on, as JSON or as a string. */
+static enum lf_answer_fit stream_held(struct lf_answer_parser *p, bool as_json, char c)
 {
     struct lf_answer_parameters *m = &p->parameters;
-    struct lf_json_scan scan;
     size_t n = p->held.len;
-    bool fits = true;
-    lf_json_scan_init(&scan);
-    for (size_t i = 0; fits && i + strlen(p->format->parameters.value_close) < n; i++)
-        fits = lf_json_scan_byte(&scan, p->held.ptr[i]);
-    m->state = fits ? LF_PARAMETER_JSON : LF_PARAMETER_STRING;
+    m->state = as_json ? LF_PARAMETER_JSON : LF_PARAMETER_STRING;
     lf_json_scan_init(&p->arguments);
-    if (!fits) put(p, "\"");
+    if (!as_json) put(p, "\"");
     /* again byte by byte, with what is held taken out of the way */
     struct lf_buf held = p->held;
     lf_buf_init_in(&p->held, held.ceiling, held.memory);
@@ -181,17 +203,32 @@ static enum lf_answer_fit stream_held(struct lf_answer_parser *p, char c)
     return fit == LF_FIT_MORE ? stream_byte(p, c) : fit;
 }
 
+/* Whether what is held may be JSON, but for what may be the beginning of the marker behind it. */
+static bool held_may_be_json(const struct lf_answer_parser *p)
+{
+    struct lf_json_scan scan;
+    bool fits = true;
+    lf_json_scan_init(&scan);
+    for (size_t i = 0; fits && i + strlen(p->format->parameters.value_close) < p->held.len; i++)
+        fits = lf_json_scan_byte(&scan, p->held.ptr[i]);
+    return fits;
+}
+
 static enum lf_answer_fit held_byte(struct lf_answer_parser *p, char c)
 {
     const struct lf_answer_parameter_markers *f = &p->format->parameters;
-    if (lf_answer_is_full(p)) return stream_held(p, c);
+    struct lf_answer_parameters *m = &p->parameters;
+    if (lf_answer_is_full(p)) return stream_held(p, held_may_be_json(p), c);
+    bool is_first = !m->is_begun && !lf_json_is_space(c);
+    m->is_begun = m->is_begun || is_first;
+    if (is_first && (m->types & LF_TOOL_STRING) && !may_begin(m->types, c)) return stream_held(p, false, c);
     (void)lf_answer_hold(p, c);
     if (!held_ends(p, f->value_close)) return LF_FIT_MORE;
     struct lf_str value = lf_str_from(p->held.ptr, p->held.len - strlen(f->value_close));
     if (f->value_tail && lf_str_ends(value, lf_str_c(f->value_tail))) value.len -= strlen(f->value_tail);
-    lf_answer_put_value(p, value, p->parameters.is_known);
+    lf_answer_put_value(p, value, m->is_known);
     lf_buf_clear(&p->held);
-    p->parameters.state = LF_PARAMETER_BETWEEN;
+    m->state = LF_PARAMETER_BETWEEN;
     return LF_FIT_MORE;
 }
 

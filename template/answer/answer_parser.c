@@ -14,8 +14,8 @@ static void markers_of(const struct lf_answer_parser *p, const char *markers[N_M
 {
     const struct lf_answer_format *f = p->format;
     markers[MARKER_THINK] = !p->in_reasoning && p->at_start ? f->think : NULL;
-    markers[MARKER_THINK_END] = p->in_reasoning ? f->think_end : NULL;
-    markers[MARKER_CALLS] = !p->in_reasoning && p->names.n > 0 ? f->open : NULL;
+    markers[MARKER_THINK_END] = p->in_reasoning || p->is_think_left_open ? f->think_end : NULL;
+    markers[MARKER_CALLS] = (!p->in_reasoning || f->calls_end_think) && p->names.n > 0 ? f->open : NULL;
 }
 
 /* How many newlines before a marker may be its own. */
@@ -72,6 +72,7 @@ static void take_marker(struct lf_answer_parser *p, enum marker which)
         return;
     }
     drop_held(p);
+    p->is_think_left_open = false;
     p->in_reasoning = which == MARKER_THINK;
     p->skip = p->in_reasoning ? p->format->think_lead : p->format->think_after;
     p->skip_is_text = !p->params.reasoning;
@@ -315,6 +316,7 @@ void lf_answer_parser_restart(struct lf_answer_parser *p)
     p->status = LF_OK;
     p->out.n = 0;
     p->in_reasoning = p->begins_reasoning;
+    p->is_think_left_open = false;
     p->skip = p->begins_skip;
     p->skip_is_text = !p->params.reasoning;
     p->at_start = true;

@@ -46,6 +46,7 @@ struct lf_answer_format {
     /* Reasoning: think lead … tail think_end after. The last three and the first are dropped with the markers. */
     const char *think, *think_end;
     const char *think_lead, *think_tail, *think_after;
+    bool calls_end_think; /* models call tools in the middle of it, too, and close it behind them or not at all */
 
     /* Calls: tail open head call (next call)* close after. */
     const char *open;

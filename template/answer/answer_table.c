@@ -38,8 +38,8 @@ const struct lf_answer_format lf_answer_formats[] = {
     /* XML parameters */
     {.name = "qwen3_xml",
      .shows = {"<tool_call>", "<function=", "<parameter="},
-     THINK,
-     .open = "<tool_call>", .call_tail = "\n", .call_after = "\n",
+     THINK, .calls_end_think = true,
+     .open = "<tool_call>", .call_tail = "\n\n", .call_after = "\n",
      .head = {SPACE("\n")},
      .call = {LITERAL("<function="), NAME, LITERAL(">"), SPACE("\n"), PARAMETERS},
      .close = "</tool_call>", .close_lead = "\n",

@@ -12,7 +12,7 @@
         s, sizeof(s) - 1                                                                                               \
     }
 static const struct lf_tool_parameter parameters[] = {
-    {TEXT("city"), true}, {TEXT("days"), false}, {TEXT("a\"b"), true}};
+    {TEXT("city"), LF_TOOL_STRING}, {TEXT("days"), LF_TOOL_NUMBER}, {TEXT("a\"b"), LF_TOOL_STRING_OR_NULL}};
 static const struct lf_tool tools[] = {{.name = TEXT("get")},
                                        {.name = TEXT("weather"), .parameters = parameters, .n_parameters = 3},
                                        {.name = TEXT("get_x")}};

@@ -14,13 +14,23 @@
     {                                                                                                                  \
         s, sizeof(s) - 1                                                                                               \
     }
-static const struct lf_tool_parameter weather_parameters[] = {
-    {TEXT("city"), true}, {TEXT("days"), false}, {TEXT("options"), false}, {TEXT("note"), true}};
+static const struct lf_tool_parameter weather_parameters[] = {{TEXT("city"), LF_TOOL_STRING},
+                                                              {TEXT("days"), LF_TOOL_NUMBER},
+                                                              {TEXT("options"), LF_TOOL_ANY},
+                                                              {TEXT("note"), LF_TOOL_STRING}};
+static const struct lf_tool_parameter every_type[] = {{TEXT("text"), LF_TOOL_STRING},
+                                                      {TEXT("maybe"), LF_TOOL_STRING_OR_NULL},
+                                                      {TEXT("either"), LF_TOOL_STRING | LF_TOOL_NUMBER},
+                                                      {TEXT("n"), LF_TOOL_NUMBER},
+                                                      {TEXT("ok"), LF_TOOL_BOOL},
+                                                      {TEXT("list"), LF_TOOL_ARRAY | LF_TOOL_NULL},
+                                                      {TEXT("any"), LF_TOOL_ANY}};
 static const struct lf_tool tools[] = {
     {.name = TEXT("get_time")},
     {.name = TEXT("weather"), .parameters = weather_parameters, .n_parameters = 4},
     {.name = TEXT("get")},
-    {.name = TEXT("weather_today"), .parameters = weather_parameters, .n_parameters = 4}};
+    {.name = TEXT("weather_today"), .parameters = weather_parameters, .n_parameters = 4},
+    {.name = TEXT("typed"), .parameters = every_type, .n_parameters = LF_N_ELEMS(every_type)}};
 
 /* -- Running one -- */
 

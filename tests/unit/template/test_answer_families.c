@@ -12,6 +12,11 @@ static void xml_calls(void **state)
          "\"x\"]}\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=get>\n"
          "</function>\n</tool_call>",
          "T(I look.)C(weather)A({\"city\": \"Rome\", \"days\": 3, \"options\": {\"a\": [1, \"x\"]}})EC(get)A({})E"},
+        /* Qwen3.5's template has an empty line before the first call, and any number of newlines is text but these */
+        {"qwen3_xml", "<think>\n\n</think>\n\n", "I look.\n\n\n<tool_call>\n<function=get>\n</function>\n</tool_call>",
+         "T(I look.\n)C(get)A({})E"},
+        {"qwen3_xml", "<think>\n", "a\n</think>\n\nI look.\n\n<tool_call>\n<function=get>\n</function>\n</tool_call>",
+         "R(a)T(I look.)C(get)A({})E"},
         /* strings stay strings, and are escaped; what is no JSON is a string; words of Python */
         {"qwen3_xml", NULL,
          "<tool_call><function=weather><parameter=city>5</parameter><parameter=note>\n\n a \"b\"\\\t<\n\n</parameter>"
@@ -47,6 +52,85 @@ static void xml_calls(void **state)
          "<｜DSML｜parameter name=\"days\" string=\"true\">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n"
          "<｜DSML｜invoke name=\"get\">\n\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
          "R(a)T(b)C(weather)A({\"city\": \"Rome\", \"note\": [1], \"days\": \"3\"})EC(get)A({})E"},
+    };
+    (void)state;
+    run_cases(cases, LF_N_ELEMS(cases));
+}
+
+/* Values as their types have it: a string stays one, whatever it looks like; what may be a string or something else is
+ * that something where it is JSON of it. */
+static void values_are_of_the_types_of_their_schema(void **state)
+{
+#define OPEN        "<tool_call>\n<function=typed>\n"
+#define VALUE(p, v) "<parameter=" p ">\n" v "\n</parameter>\n"
+#define CLOSE       "</function>\n</tool_call>"
+    static const struct answer_case cases[] = {
+        {"qwen3_xml", NULL,
+         OPEN VALUE("text", "5") VALUE("maybe", "5") VALUE("either", "5") VALUE("n", "5") VALUE("any", "5") CLOSE,
+         "C(typed)A({\"text\": \"5\", \"maybe\": \"5\", \"either\": 5, \"n\": 5, \"any\": 5})E"},
+        {"qwen3_xml", NULL,
+         OPEN VALUE("text", "null") VALUE("maybe", "null") VALUE("either", "null") VALUE("list", "null") CLOSE,
+         "C(typed)A({\"text\": \"null\", \"maybe\": null, \"either\": \"null\", \"list\": null})E"},
+        {"qwen3_xml", NULL,
+         OPEN VALUE("text", "None") VALUE("maybe", " None ") VALUE("either", "None") VALUE("list", "None") CLOSE,
+         "C(typed)A({\"text\": \"None\", \"maybe\": null, \"either\": \"None\", \"list\": null})E"},
+        {"qwen3_xml", NULL,
+         OPEN VALUE("text", "true") VALUE("maybe", "true") VALUE("either", "True") VALUE("ok", "True") CLOSE,
+         "C(typed)A({\"text\": \"true\", \"maybe\": \"true\", \"either\": \"True\", \"ok\": true})E"},
+        /* a string's own quotes; and those of one that other JSON stands beside */
+        {"qwen3_xml", NULL,
+         OPEN VALUE("text", "\"a\"") VALUE("maybe", "\"a\"") VALUE("either", "\"5\"") VALUE("any", "\"a\"") CLOSE,
+         "C(typed)A({\"text\": \"\\\"a\\\"\", \"maybe\": \"\\\"a\\\"\", \"either\": \"5\", \"any\": \"a\"})E"},
+        {"qwen3_xml", NULL,
+         OPEN VALUE("maybe", "{\"a\": 1}\n[2]") VALUE("either", "[1]") VALUE("list", "[1, {\"a\": -2.5e3}]") CLOSE,
+         "C(typed)A({\"maybe\": \"{\\\"a\\\": 1}\\n[2]\", \"either\": \"[1]\", \"list\": [1, {\"a\": -2.5e3}]})E"},
+        {"qwen3_xml", NULL, OPEN VALUE("maybe", "") VALUE("either", "") VALUE("any", " \n no") VALUE("n", "") CLOSE,
+         "C(typed)A({\"maybe\": \"\", \"either\": \"\", \"any\": \" \\n no\", \"n\": \"\"})E"},
+        {"qwen3_xml", NULL, OPEN VALUE("maybe", "nullable\n") VALUE("either", "-") VALUE("n", "many") CLOSE,
+         "C(typed)A({\"maybe\": \"nullable\\n\", \"either\": \"-\", \"n\": \"many\"})E"},
+        /* what cannot be anything but a string goes out as it comes */
+        {"qwen3_xml", NULL, OPEN "<parameter=maybe>\nRo", "C(typed)A({\"maybe\": \"Ro)"},
+        {"qwen3_xml", NULL, OPEN "<parameter=maybe>\nnul", "C(typed)A({\"maybe\": )"},
+        {"glm", NULL, "<tool_call>typed<arg_key>maybe</arg_key><arg_value>5</arg_value></tool_call>",
+         "C(typed)A({\"maybe\": \"5\"})E"},
+        {"minimax_m2", NULL,
+         "<minimax:tool_call>\n<invoke name=\"typed\">\n<parameter "
+         "name=\"maybe\">5</parameter>\n</invoke>\n</minimax:tool_call>",
+         "C(typed)A({\"maybe\": \"5\"})E"},
+        /* the model says itself what it is */
+        {"deepseek_v4", NULL,
+         "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"typed\">\n<｜DSML｜parameter name=\"maybe\" string=\"false\">"
+         "\"a\"</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+         "C(typed)A({\"maybe\": \"a\"})E"},
+    };
+#undef OPEN
+#undef VALUE
+#undef CLOSE
+    (void)state;
+    run_cases(cases, LF_N_ELEMS(cases));
+}
+
+/* Qwen3.5 and 3.6 call a tool while they reason, now and then, and leave the reasoning open. */
+static void a_call_ends_the_reasoning_that_it_stands_in(void **state)
+{
+    static const struct answer_case cases[] = {
+        {"qwen3_xml", "<think>\n", "Rome then.\n<tool_call>\n<function=get>\n</function>\n</tool_call>",
+         "R(Rome then.)C(get)A({})E"},
+        {"qwen3_xml", "<think>\n",
+         "<tool_call>\n<function=get>\n</function>\n</tool_call>\n<tool_call>\n<function=get>\n</function>\n</"
+         "tool_call>",
+         "C(get)A({})EC(get)A({})E"},
+        {"qwen3_xml", NULL, "<think>\na\n<tool_call>\n<function=get>\n</function>\n</tool_call>\nb",
+         "R(a)C(get)A({})ET(b)"},
+        {"qwen3_xml", "<think>\n", "a\n<tool_call>\n<function=weather>\n<parameter=city>\nRo",
+         "R(a)C(weather)A({\"city\": \"Ro)"},
+        {"qwen3_xml", "<think>\n", "a\n<tool_call>\n<function=get>\n</function>\n</tool_call>\n</think>\n\nb</think>",
+         "R(a)C(get)A({})ET(b</think>)"},
+        /* talk about calls is no call */
+        {"qwen3_xml", "<think>\n", "in <tool_call> tags, <tool_call>\n<function=none>\n</think>\n\nb",
+         "R(in <tool_call> tags, <tool_call>\n<function=none>)T(b)"},
+        /* other families close their reasoning */
+        {"deepseek_v31", "<think>", "a<｜tool▁calls▁begin｜></think>b", "R(a<｜tool▁calls▁begin｜>)T(b)"},
     };
     (void)state;
     run_cases(cases, LF_N_ELEMS(cases));
@@ -306,6 +390,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(xml_calls),
+        cmocka_unit_test(values_are_of_the_types_of_their_schema),
+        cmocka_unit_test(a_call_ends_the_reasoning_that_it_stands_in),
         cmocka_unit_test(calls_of_a_name_and_json),
         cmocka_unit_test(calls_as_json_objects),
         cmocka_unit_test(calls_as_in_python),

@@ -1,4 +1,4 @@
-/* Tools: which of their parameters are strings and nothing else. */
+/* Tools: of which types their parameters may be. */
 #include "tests/support/test.h"
 
 #include "core/check.h"
@@ -36,10 +36,50 @@ static void parameters_are_strings_by_their_schema(void **state)
     lf_json_deinit(&json); /* the names are copies */
     for (size_t i = 0; i < tool.n_parameters; i++) {
         const struct lf_tool_parameter *p = &tool.parameters[i];
-        if (p->is_string != (p->name.ptr[0] == 'y')) fail_msg("%.*s", (int)p->name.len, p->name.ptr);
+        if ((p->types == LF_TOOL_STRING) != (p->name.ptr[0] == 'y')) fail_msg("%.*s", (int)p->name.len, p->name.ptr);
     }
     assert_true(lf_str_eq(tool.parameters[8].name, LF_STR("y_é\"")));
     lf_arena_deinit(&arena);
+}
+
+static void types_are_those_of_the_keywords_together(void **state)
+{
+    static const struct {
+        const char *schema;
+        int types;
+    } cases[] = {
+        {"{\"type\": \"integer\"}", LF_TOOL_NUMBER},
+        {"{\"type\": \"number\"}", LF_TOOL_NUMBER},
+        {"{\"type\": \"boolean\"}", LF_TOOL_BOOL},
+        {"{\"type\": \"null\"}", LF_TOOL_NULL},
+        {"{\"type\": \"array\"}", LF_TOOL_ARRAY},
+        {"{\"type\": \"object\"}", LF_TOOL_OBJECT},
+        {"{\"type\": [\"string\", \"null\"]}", LF_TOOL_STRING_OR_NULL},
+        {"{\"type\": [\"string\", \"null\"], \"enum\": [\"a\", null]}", LF_TOOL_STRING_OR_NULL},
+        {"{\"type\": [\"string\", \"null\"], \"enum\": [\"a\"]}", LF_TOOL_STRING},
+        {"{\"enum\": [true, [1], {}]}", LF_TOOL_BOOL | LF_TOOL_ARRAY | LF_TOOL_OBJECT},
+        {"{\"const\": null}", LF_TOOL_NULL},
+        {"{\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"null\"}]}", LF_TOOL_STRING_OR_NULL},
+        {"{\"oneOf\": [{\"$ref\": \"#/$defs/E\"}, {\"type\": \"null\"}]}", LF_TOOL_STRING_OR_NULL},
+        {"{\"type\": \"string\", \"anyOf\": [{\"minLength\": 1}, {\"const\": \"\"}]}", LF_TOOL_STRING},
+        {"{\"anyOf\": [{}, {\"type\": \"null\"}]}", LF_TOOL_ANY},
+        {"{\"type\": \"text\"}", LF_TOOL_ANY},
+        {"{\"type\": \"number\", \"const\": \"a\"}", LF_TOOL_ANY}, /* nothing meets it */
+        {"{}", LF_TOOL_ANY},
+        {"true", LF_TOOL_ANY},
+    };
+    static const char root[] = "{\"$defs\": {\"E\": {\"enum\": [\"a\", \"b\"]}}}";
+    struct lf_json document;
+    (void)state;
+    assert_int_equal(lf_json_parse(&document, lf_str_c(root), &lf_json_limits_request, NULL), LF_OK);
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        struct lf_json json;
+        assert_int_equal(lf_json_parse(&json, lf_str_c(cases[i].schema), &lf_json_limits_request, NULL), LF_OK);
+        int types = lf_tool_types(lf_json_root(&document), lf_json_root(&json));
+        if (types != cases[i].types) fail_msg("%s: %d", cases[i].schema, types);
+        lf_json_deinit(&json);
+    }
+    lf_json_deinit(&document);
 }
 
 static void a_tool_may_have_no_parameters(void **state)
@@ -86,6 +126,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_are_strings_by_their_schema),
+        cmocka_unit_test(types_are_those_of_the_keywords_together),
         cmocka_unit_test(a_tool_may_have_no_parameters),
         cmocka_unit_test(an_arena_that_is_full_is_said),
     };
