@@ -202,6 +202,18 @@ class Tools(harness.Case):
         r = self.server.post("/apply-template", {**self.chat("x"), "chat_template_kwargs": {"enable_thinking": False}})
         self.assertTrue(r.json["prompt"].endswith("<|assistant|><think>\n\n</think>\n\n"))
 
+    def test_an_effort_turns_thinking_on_or_off(self):
+        closed = "<|assistant|><think>\n\n</think>\n\n"
+        rows = [({"reasoning_effort": "none"}, True), ({"reasoning_effort": "low"}, False), ({"reasoning_effort": None}, False),
+                ({"reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": True}}, False),
+                ({"reasoning_effort": "high", "chat_template_kwargs": {"enable_thinking": False}}, True)]
+        for more, is_closed in rows:
+            r = self.server.post("/apply-template", {**self.chat("x"), **more})
+            self.assertEqual((r.status, r.json["prompt"].endswith(closed)), (200, is_closed), more)
+        # a thought that the template has closed is not looked for
+        message = self.both("Yes.</think>", reasoning_effort="none")["choices"][0]["message"]
+        self.assertNotIn("reasoning_content", message)
+
     def test_thinking_that_the_template_has_closed(self):
         message = self.both("Yes.</think>", chat_template_kwargs={"enable_thinking": False})["choices"][0]["message"]
         self.assertNotIn("reasoning_content", message)

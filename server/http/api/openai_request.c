@@ -398,8 +398,10 @@ static const struct lf_field fields[] = {
      .kind = LF_FIELD_READ,
      .read = lf_tools_read_effort,
      .type = "string",
-     .help = "none, minimal, low, medium, high, xhigh or max: a variable of the chat template; one that does not look "
-             "at it ignores it"},
+     .help =
+         "none, minimal, low, medium, high, xhigh or max: a variable of the chat template, and its switch "
+         "`enable_thinking`, which none turns off and all others on, unless `chat_template_kwargs` says so itself; one "
+         "that looks at neither ignores it"},
     {.name = "include_reasoning",
      .asks = LF_ASK_CHAT,
      .kind = LF_FIELD_BOOL,

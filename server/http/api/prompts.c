@@ -157,14 +157,17 @@ static enum lf_status read_prompt(struct lf_prompts *out, struct lf_ask *ask, co
 
 /* ---- chat ---- */
 
-/* What fields of the request say to the template. */
+/* What fields of the request say to the template. An effort also turns its switch on, or off where it is none: a
+ * template may know the switch alone, and may have it off. */
 static size_t variables_of(struct lf_chat_variable out[2], const struct lf_ask *ask)
 {
     size_t n = 0;
     if (ask->reasoning_effort.len)
         out[n++] = (struct lf_chat_variable){.name = "reasoning_effort", .text = ask->reasoning_effort};
-    if (ask->thinking != LF_SWITCH_UNSET)
-        out[n++] = (struct lf_chat_variable){.name = "enable_thinking", .on = ask->thinking == LF_SWITCH_ON};
+    bool on = ask->thinking == LF_SWITCH_UNSET ? !lf_str_eq(ask->reasoning_effort, LF_STR("none"))
+                                               : ask->thinking == LF_SWITCH_ON;
+    if (ask->thinking != LF_SWITCH_UNSET || ask->reasoning_effort.len)
+        out[n++] = (struct lf_chat_variable){.name = "enable_thinking", .on = on};
     return n;
 }
 

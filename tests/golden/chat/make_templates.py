@@ -27,6 +27,11 @@ CONVERSATIONS = {
     "parts": [{"role": "user", "content": [{"type": "text", "text": "Look: "}, {"type": "image"}, {"type": "text", "text": "nice?"}]}],
     "thoughts": [ASK, {"role": "assistant", "content": "<think>\nhm\n</think>\n\nYes."}, {"role": "user", "content": "Sure?"},
                  {"role": "assistant", "content": "<think>\nonce more\n</think>\n\nYes!"}],
+    "kept thoughts": [ASK, dict(CALL, content="I look.", reasoning_content="\nKöln, then.\n"), RESULT,
+                      {"role": "assistant", "content": "Grey.", "reasoning_content": "so"}, ASK,
+                      {"role": "assistant", "content": None, "reasoning_content": "again", "tool_calls": [
+                          {"type": "function", "function": {"name": "zeit", "arguments": {
+                              "text": "a <b>\n\"c\"", "n": 3, "ok": True, "none": None, "list": [1, "é"], "empty": {}}}}]}, RESULT],
     "wrong turns": [ASK, ASK],
     "wrong role": [{"role": "narrator", "content": "Once"}],
     "empty": [{"role": "user", "content": ""}],
@@ -39,7 +44,7 @@ def main():
         with open(os.path.join(HERE, "templates", name), encoding="utf-8", newline="") as file:
             source = file.read()
         for title, messages in CONVERSATIONS.items():
-            for tools, prompt, extra in ((None, True, {}), (TOOLS, True, {"enable_thinking": False, "date_string": "1 May"}), (None, False, {})):
+            for tools, prompt, extra in ((None, True, {}), (TOOLS, True, {"enable_thinking": True, "preserve_thinking": True}), (TOOLS, True, {"enable_thinking": False, "date_string": "1 May"}), (None, False, {})):
                 text = render(source, messages, tools, prompt, bos_token="<s>", eos_token="</s>", **extra)
                 cases.append({"template": name, "conversation": title, "tools": tools is not None,
                               "add_generation_prompt": prompt, "extra": extra, "expected": text})
