@@ -144,11 +144,10 @@ struct lf_answer_parser {
     bool begins_reasoning;       /* as the prompt leaves it, for a restart … */
     const char *begins_skip;     /* … and what may still come of the white space behind its marker */
     bool in_reasoning, at_start; /* at_start: nothing has been given out */
-    bool is_think_left_open;     /* a call has ended the reasoning: its marker may come yet */
+    bool is_think_left_open;     /* a call has ended it: its marker may come yet */
     const char *skip;            /* white space of the template that is dropped if it comes … */
     bool skip_is_text;           /* … or text, where reasoning is not split off */
     size_t n_tail;               /* newlines at the beginning of what is held; a part of a marker follows */
-
     /* HEAD, IN_CALL, AFTER */
     const struct lf_answer_step *step;
     size_t step_at;  /* bytes of the step */
@@ -168,7 +167,7 @@ enum {
     LF_ANSWER_MARKERS_BYTES = 8 * 1024 /* beside what is bounded: more than markers, names and white space take */
 };
 
-/* Keeps a byte back; false: there is no memory (status). All that holds without end looks first whether it is full. */
+/* Keeps a byte back; false: no memory (status). All that holds without end looks first whether it is full. */
 bool lf_answer_hold(struct lf_answer_parser *p, char c);
 static inline bool lf_answer_is_full(const struct lf_answer_parser *p)
 {
@@ -195,8 +194,7 @@ void lf_answer_python_begin(struct lf_answer_parser *p);
 enum lf_answer_fit lf_answer_python_byte(struct lf_answer_parser *p, char c);
 void lf_answer_parameters_begin(struct lf_answer_parser *p);
 enum lf_answer_fit lf_answer_parameters_byte(struct lf_answer_parser *p, char c);
-
-/* The next byte for p->step, of which p->step_at bytes were before. */
+/* The next byte for p->step, which has had step_at. */
 enum lf_answer_fit lf_answer_step_byte(struct lf_answer_parser *p, char c);
 
 #endif
