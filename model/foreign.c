@@ -55,7 +55,7 @@ const char *lf_foreign_kind(struct lf_json_value root, struct lf_str architectur
         return "a multimodal model, with a tower for images or sound beside its text part,";
     if (is_true(root, "is_encoder_decoder")) return ENCODER;
     if (lf_str_ends(architecture, LF_STR("ForConditionalGeneration"))) return "an encoder-decoder or multimodal model";
-    if (lf_str_ends(architecture, LF_STR("Model")))
+    if (lf_str_ends(architecture, LF_STR("Model")) && lf_str_find(architecture, LF_STR("LMHead")) < 0)
         return "a bare model without a head that predicts tokens, most likely for embeddings,";
     return "";
 }

@@ -158,22 +158,33 @@ static enum lf_status read_layer_config(struct lf_hparams *hp, int layer, struct
     return read_shape(hp, layer, of, "head_dim", "num_key_value_heads", err);
 }
 
+/* The layer that a key of per_layer_config names, -1: none. transformers writes all numbers as long as the last one:
+ * "05". */
+static int layer_of_key(const struct lf_hparams *hp, struct lf_json_value key)
+{
+    struct lf_str raw = lf_json_raw(key);
+    int layer = raw.len > 0 && raw.len <= 4 ? 0 : -1;
+    for (size_t i = 0; i < raw.len && layer >= 0; i++)
+        layer = lf_digit(raw.ptr[i]) < 10 ? 10 * layer + lf_digit(raw.ptr[i]) : -1;
+    return layer < hp->n_layers ? layer : -1;
+}
+
 /* per_layer_config: an object for each layer that is not like the others, by its number. */
 static enum lf_status read_per_layer(struct lf_hparams *hp, struct lf_json_value per_layer, struct lf_err *err)
 {
-    uint32_t n_found = 0;
+    bool is_read[LF_LAYERS_N] = {false};
     if (lf_json_type(per_layer) != LF_JSON_OBJECT)
         return lf_config_wrong_type(per_layer, "per_layer_config", "an object", err);
-    for (int i = 0; i < hp->n_layers; i++) {
-        char key[16];
-        snprintf(key, sizeof(key), "%d", i);
-        struct lf_json_value of = lf_json_get(per_layer, key);
-        if (lf_json_type(of) == LF_JSON_NONE) continue;
-        n_found++;
-        LF_TRY(read_layer_config(hp, i, of, err));
+    for (struct lf_json_value it = lf_json_first(per_layer); lf_json_more(per_layer, it);
+         it = lf_json_next(per_layer, it)) {
+        int i = layer_of_key(hp, it);
+        if (i < 0 || is_read[i])
+            return lf_fail(err, LF_CORRUPT, "per_layer_config has keys other than the numbers of %d layers",
+                           hp->n_layers);
+        is_read[i] = true;
+        LF_TRY(read_layer_config(hp, i, lf_json_member(it), err));
     }
-    if (n_found == lf_json_len(per_layer)) return LF_OK;
-    return lf_fail(err, LF_CORRUPT, "per_layer_config has keys other than the numbers of %d layers", hp->n_layers);
+    return LF_OK;
 }
 
 /* Shapes of layers. Files of transformers 5 have per_layer_config; those of the hub say what all layers without a

@@ -267,6 +267,7 @@ CONFIGS = [
     ({"architectures": ["BertForMaskedLM"]}, "BertForMaskedLM, an encoder or classifier"),
     ({"architectures": ["RobertaForSequenceClassification"]}, "an encoder or classifier"),
     ({"architectures": ["MPNetModel"]}, "most likely for embeddings"),
+    ({"architectures": ["GPT2LMHeadModel"]}, "architecture GPT2LMHeadModel is not implemented"),
     ({"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True}, "an encoder-decoder model"),
     ({"architectures": ["WhisperForConditionalGeneration"], "is_encoder_decoder": True}, "a speech or audio model"),
     ({"architectures": ["Wav2Vec2ForCTC"]}, "a speech or audio model"),

@@ -156,6 +156,10 @@ static void gemma4_has_values_of_keys_and_a_last_layer_without_a_window(void **s
     assert_true(fabs(hp.ropes[0].theta - 50000) < 1e-6 && fabs(hp.ropes[1].theta - 3000) < 1e-6);
     assert_true(fabs((double)hp.softcap - 30) < 1e-6 && !hp.layers[5].v_of_k);
     lf_hparams_deinit(&hp);
+    hp = good(config_gemma4(), "per_layer_config", "{\"05\":{\"head_dim\":40},\"7\":{\"head_dim\":40}}", "use_cache",
+              "true");
+    assert_true(hp.layers[5].head_dim == 40 && hp.layers[7].head_dim == 40 && hp.layers[0].head_dim != 40);
+    lf_hparams_deinit(&hp);
     c = config_gemma4();
     config_set(&c, "enable_moe_block", "true");
     config_set(&c, "num_experts", "8");
@@ -180,6 +184,11 @@ static void what_gemma4_has_not_is_refused_by_name(void **state)
         {"per_layer_config", "{\"5\":null}", "per_layer_config of a layer is null"},
         {"per_layer_config", "{\"8\":{}}", "the numbers of 8 layers"},
         {"per_layer_config", "{\"full_attention\":{\"head_dim\":64}}", "the numbers of 8 layers"},
+        {"per_layer_config", "{\"\":{}}", "the numbers of 8 layers"},
+        {"per_layer_config", "{\"00005\":{}}", "the numbers of 8 layers"},
+        {"per_layer_config", "{\"5\":{},\"05\":{}}", "the numbers of 8 layers"},
+        {"per_layer_config", "{\"5 \":{}}", "the numbers of 8 layers"},
+        {"per_layer_config", "{\"a\":{}}", "the numbers of 8 layers"},
         {"per_layer_config", "{\"5\":{\"head_dim\":60},\"7\":{\"head_dim\":60}}", "head_dim 60"},
         {"per_layer_config", "{\"0\":{\"num_key_value_heads\":3}}", "3 KV heads of layer 0"},
         {"per_layer_config", "[]", "per_layer_config is an array"},
