@@ -7,6 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/clock.h"
+
+#if defined(LF_DEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { CHECKS_COST = 10 };
+#else
+enum { CHECKS_COST = 1 };
+#endif
+
 static char running_seed[64];
 
 static void name_seed(int sig)
@@ -16,7 +24,8 @@ static void name_seed(int sig)
     (void)ignored;
 }
 
-void sim_seeds_running(const char *program, uint64_t seed)
+/* Said when the program stops by a failed check. */
+static void name_running(const char *program, uint64_t seed)
 {
     signal(SIGABRT, name_seed);
     snprintf(running_seed, sizeof(running_seed), "failed: %s --seed %llu\n", program, (unsigned long long)seed);
@@ -51,11 +60,20 @@ static bool parse(struct sim_seeds *out, int argc, char **argv)
     return argc % 2 == 1 && out->first <= out->last;
 }
 
-bool sim_seeds_parse(struct sim_seeds *out, int argc, char **argv, const char *program)
+bool sim_seeds_run(struct sim_seeds *out, int argc, char **argv, const char *program, uint64_t n,
+                   void (*run)(uint64_t seed, int n_steps, bool verbose, void *ctx), void *ctx)
 {
-    out->n_steps = 1000;
-    out->verbose = false;
-    if (parse(out, argc, argv)) return true;
-    fprintf(stderr, "usage: %s [--seed N | --seeds A..B] [--steps N]\n", program);
-    return false;
+    *out = (struct sim_seeds){.last = n / CHECKS_COST - 1, .n_steps = 1000};
+    if (!parse(out, argc, argv)) {
+        fprintf(stderr, "usage: %s [--seed N | --seeds A..B] [--steps N]\n", program);
+        return false;
+    }
+    int64_t before_ns = lf_clock_ns();
+    for (uint64_t seed = out->first; seed <= out->last; seed++) {
+        name_running(program, seed);
+        run(seed, out->n_steps, out->verbose, ctx);
+    }
+    printf("%llu seeds, %.1f s\n", (unsigned long long)(out->last - out->first + 1),
+           (double)(lf_clock_ns() - before_ns) * 1e-9);
+    return true;
 }

@@ -1,4 +1,4 @@
-/* The command line of a program that runs seeds, and the name of the seed in which it stops:
+/* A program that runs seeds: its command line, the loop, and the name of the seed in which it stops.
  *
  *     PROGRAM --seeds A..B     those
  *     PROGRAM --seed N         one, with a line a step on standard output
@@ -15,9 +15,10 @@ struct sim_seeds {
     bool verbose;
 };
 
-/* Those of the arguments; first and last are set before to what is run without. false: a usage has been printed. */
-bool sim_seeds_parse(struct sim_seeds *out, int argc, char **argv, const char *program);
-/* The seed that runs from now on: said when the program stops by a failed check. */
-void sim_seeds_running(const char *program, uint64_t seed);
+/* Runs those of the arguments, or else the n from 0 on (a tenth of them where checks are slow), and prints how many and
+ * how long. A seed whose check fails is named before the program stops. false: a usage has been printed, and nothing
+ * run. */
+bool sim_seeds_run(struct sim_seeds *out, int argc, char **argv, const char *program, uint64_t n,
+                   void (*run)(uint64_t seed, int n_steps, bool verbose, void *ctx), void *ctx);
 
 #endif

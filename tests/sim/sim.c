@@ -10,7 +10,6 @@
 #include <stdio.h>
 
 #include "core/check.h"
-#include "core/clock.h"
 #include "core/mix.h"
 #include "server/engine/shared_blocks.h"
 #include "tests/sim/seeds.h"
@@ -176,10 +175,12 @@ static void print_step(const struct sim_world *w)
            w->pool.n_cached, w->step.n_tokens, w->step.n_prefill_tokens, w->step.n_out, w->step.predicted_ns * 1e-6);
 }
 
-static void run_seed(uint64_t seed, int n_steps, bool verbose, struct tally *t)
+static void run_seed(uint64_t seed, int n_steps, bool verbose, void *ctx)
 {
+    struct tally *t = ctx;
     struct scenario s = draw(seed);
     struct sim_world w;
+    t->most_head_steps = 0;
     sim_open(&w, &s.world);
     w.check = true;
     for (int i = 0; i < n_steps; i++) {
@@ -207,22 +208,10 @@ static void run_seed(uint64_t seed, int n_steps, bool verbose, struct tally *t)
 
 int main(int argc, char **argv)
 {
-#if defined(LF_DEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    struct sim_seeds seeds = {.first = 0, .last = 999};
-#else
-    struct sim_seeds seeds = {.first = 0, .last = 9999};
-#endif
-    if (!sim_seeds_parse(&seeds, argc, argv, "sim")) return 2;
+    struct sim_seeds seeds;
     struct tally t = {0};
-    int64_t before_ns = lf_clock_ns();
-    for (uint64_t seed = seeds.first; seed <= seeds.last; seed++) {
-        sim_seeds_running("sim", seed);
-        t.most_head_steps = 0;
-        run_seed(seed, seeds.n_steps, seeds.verbose, &t);
-    }
-    printf("%llu seeds, %ld steps, %ld requests (%ld cancelled), %ld tokens from the cache, %.1f s\n",
-           (unsigned long long)(seeds.last - seeds.first + 1), t.n_steps, t.n_requests, t.n_cancelled, t.n_cached,
-           (double)(lf_clock_ns() - before_ns) * 1e-9);
-    printf("%ld pins, %ld refused beside them\n", t.n_pinned, t.n_refused);
+    if (!sim_seeds_run(&seeds, argc, argv, "sim", 10000, run_seed, &t)) return 2;
+    printf("%ld steps, %ld requests (%ld cancelled), %ld tokens from the cache, %ld pins, %ld refused beside them\n",
+           t.n_steps, t.n_requests, t.n_cancelled, t.n_cached, t.n_pinned, t.n_refused);
     return t.n_requests > 0 && (seeds.last - seeds.first < 1000 || (t.n_pinned > 0 && t.n_refused > 0)) ? 0 : 1;
 }

@@ -12,7 +12,6 @@
 #include <stdio.h>
 
 #include "core/check.h"
-#include "core/clock.h"
 #include "server/engine/block_tables.h"
 #include "server/engine/marks.h"
 #include "server/engine/shared_blocks.h"
@@ -321,8 +320,9 @@ static void drain(struct sim_world *w, struct tally *t)
     LF_ASSERT(w->requests == NULL);
 }
 
-static void run_seed(uint64_t seed, int n_steps, bool verbose, struct tally *t)
+static void run_seed(uint64_t seed, int n_steps, bool verbose, void *ctx)
 {
+    struct tally *t = ctx;
     struct scenario s = draw(seed);
     struct sim_world w;
     sim_open(&w, &s.world);
@@ -349,26 +349,18 @@ static void run_seed(uint64_t seed, int n_steps, bool verbose, struct tally *t)
 
 int main(int argc, char **argv)
 {
-#if defined(LF_DEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    struct sim_seeds seeds = {.first = 0, .last = 99};
-#else
-    struct sim_seeds seeds = {.first = 0, .last = 999};
-#endif
-    if (!sim_seeds_parse(&seeds, argc, argv, "groups")) return 2;
     static struct tally t;
-    int64_t before_ns = lf_clock_ns();
-    for (uint64_t seed = seeds.first; seed <= seeds.last; seed++) {
-        sim_seeds_running("groups", seed);
-        run_seed(seed, seeds.n_steps, seeds.verbose, &t);
-    }
-    printf("%llu seeds, %ld steps, %ld requests (%ld cancelled), %.1f s\n",
-           (unsigned long long)(seeds.last - seeds.first + 1), t.n_steps, t.n_requests, t.n_cancelled,
-           (double)(lf_clock_ns() - before_ns) * 1e-9);
+    struct sim_seeds seeds;
+    if (!sim_seeds_run(&seeds, argc, argv, "groups", 1000, run_seed, &t)) return 2;
+    printf("%ld steps, %ld requests (%ld cancelled)
+", t.n_steps, t.n_requests, t.n_cancelled);
     printf("%ld tokens from the cache, %ld from below it, %ld full hits, %ld tables seen slid, %ld pins (%ld refused "
-           "beside them), %ld references of others\n",
+           "beside them), %ld references of others
+",
            t.n_cached, t.n_restored, t.n_full_hits, t.n_slid, t.n_pinned, t.n_refused, t.n_jobs);
     printf("states: %ld marks (%ld skipped), %ld steps from snapshots, %ld snapshots dropped, %ld full hits, %ld tokens "
-           "from below, %ld pins seen, %ld references of others\n",
+           "from below, %ld pins seen, %ld references of others
+",
            t.n_state_marks, t.n_skipped, t.n_from_snapshots, t.n_dropped, t.n_states, t.n_states_restored,
            t.n_states_pinned, t.n_slot_jobs);
     bool all = t.n_cached > 0 && t.n_restored > 0 && t.n_full_hits > 0 && t.n_slid > 0 && t.n_pinned > 0 &&
