@@ -9,27 +9,14 @@ enum { ARENA_CHUNK_BYTES = 16 * 1024, ARENA_BYTES = 16 * 1024 * 1024, PIECE_BYTE
 
 static enum lf_status read_tool(struct lf_run_tools *t, size_t i, struct lf_json_value v, struct lf_err *err)
 {
-    struct lf_json_value function = lf_json_get(v, "function"), name = lf_json_get(function, "name"),
-                         parameters = lf_json_get(function, "parameters");
-    struct lf_buf text;
-    lf_buf_init(&text, LF_TOOL_NAME_BYTES);
+    struct lf_tool_fault fault;
     if (!lf_json_string_is(lf_json_get(v, "type"), "function"))
         return lf_fail(err, LF_INVALID, "tools[%zu].type: expected \"function\"", i);
-    bool ok = lf_json_string(name, &text) && text.len > 0;
-    char *copy = ok ? lf_arena_alloc(&t->arena, text.len) : NULL;
-    if (copy) memcpy(copy, text.ptr, text.len);
-    struct lf_str view = lf_str_from(copy, text.len);
-    lf_buf_deinit(&text);
-    if (!ok)
-        return lf_fail(err, LF_INVALID, "tools[%zu].function.name: expected a name of 1 to %d bytes", i,
-                       LF_TOOL_NAME_BYTES);
-    if (!lf_json_is_absent(parameters) && lf_json_type(parameters) != LF_JSON_OBJECT)
-        return lf_fail(err, LF_INVALID, "tools[%zu].function.parameters: expected a schema", i);
-    if (lf_json_is_absent(parameters)) parameters = (struct lf_json_value){0};
-    if (!copy || lf_tool_init(&t->tools[i], view, parameters, &t->arena) != LF_OK)
-        return lf_fail(err, LF_NO_MEMORY, "no memory for the tools");
-    (void)lf_json_bool(lf_json_get(function, "strict"), &t->tools[i].strict);
-    return LF_OK;
+    enum lf_status status = lf_tool_read(t->tools, i, lf_json_get(v, "function"), "parameters", &t->arena, &fault);
+    if (status == LF_INVALID)
+        return lf_fail(err, status, "tools[%zu].function.%s: expected %s, got %s", i, fault.member, fault.expected,
+                       lf_json_type_name(fault.value));
+    return status == LF_OK ? LF_OK : lf_fail(err, status, "no memory for the tools");
 }
 
 static enum lf_status read_tools(struct lf_run_tools *t, const char *path, struct lf_err *err)

@@ -122,3 +122,46 @@ enum lf_status lf_tool_init(struct lf_tool *tool, struct lf_str name, struct lf_
     *tool = (struct lf_tool){.name = name, .schema = schema, .parameters = parameters, .n_parameters = n};
     return LF_OK;
 }
+
+/* ---- definitions ---- */
+
+static bool is_plain(struct lf_str s)
+{
+    bool ok = s.len > 0 && s.len <= LF_TOOL_NAME_BYTES;
+    for (size_t i = 0; i < s.len && ok; i++) {
+        unsigned char c = (unsigned char)s.ptr[i];
+        ok = c > ' ' && c != 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' && c != '{' && c != '}';
+    }
+    return ok;
+}
+
+static enum lf_status fail(struct lf_tool_fault *fault, const char *member, struct lf_json_value value,
+                           const char *expected)
+{
+    *fault = (struct lf_tool_fault){member, expected, value};
+    return LF_INVALID;
+}
+
+enum lf_status lf_tool_read(struct lf_tool *tools, size_t n, struct lf_json_value definition, const char *schema_member,
+                            struct lf_arena *arena, struct lf_tool_fault *fault)
+{
+    static const char rule[] = "a name of 1 to 256 bytes without white space, quotes, \\, <, >, { or }";
+    _Static_assert(LF_TOOL_NAME_BYTES == 256, "the rule says how long a name may be");
+    struct lf_json_value name = lf_json_get(definition, "name"), schema = lf_json_get(definition, schema_member),
+                         strict = lf_json_get(definition, "strict");
+    struct lf_str text;
+    bool is_strict = false;
+    if (lf_json_type(name) != LF_JSON_STRING) return fail(fault, "name", name, "a string");
+    LF_TRY(copy_name(&text, name, arena));
+    if (!is_plain(text)) return fail(fault, "name", name, rule);
+    for (size_t i = 0; i < n; i++)
+        if (lf_str_eq(tools[i].name, text)) return fail(fault, "name", name, "a name that no tool before it has");
+    if (!lf_json_is_absent(schema) && lf_json_type(schema) != LF_JSON_OBJECT)
+        return fail(fault, schema_member, schema, "an object, the schema of the arguments");
+    if (!lf_json_is_absent(strict) && !lf_json_bool(strict, &is_strict))
+        return fail(fault, "strict", strict, "true or false");
+    if (lf_json_is_absent(schema)) schema = (struct lf_json_value){0};
+    LF_TRY(lf_tool_init(&tools[n], text, schema, arena));
+    tools[n].strict = is_strict;
+    return LF_OK;
+}

@@ -36,6 +36,19 @@ struct lf_tool {
 LF_MUST_CHECK enum lf_status lf_tool_init(struct lf_tool *tool, struct lf_str name, struct lf_json_value schema,
                                           struct lf_arena *arena);
 
+/* What is wrong with a definition: at `member` of it stands `value`, where `expected` is. */
+struct lf_tool_fault {
+    const char *member, *expected;
+    struct lf_json_value value;
+};
+
+/* Reads tools[n] from a definition, an object with name, strict and the schema of the arguments under schema_member;
+ * the last two may be absent. Names are copied, unlike those of the n tools before it, and plain, for models are shown
+ * them and answers are matched with them byte by byte; the schema is borrowed. LF_INVALID (fault), LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_tool_read(struct lf_tool *tools, size_t n, struct lf_json_value definition,
+                                          const char *schema_member, struct lf_arena *arena,
+                                          struct lf_tool_fault *fault);
+
 /* The types that a schema allows, as far as it says so by type, enum, const and one anyOf or oneOf; any where it does
  * not. */
 uint8_t lf_tool_types(struct lf_json_value root, struct lf_json_value schema);

@@ -35,17 +35,6 @@ enum lf_status lf_tools_begin(struct lf_reading *r, const char *name, struct lf_
     return ask->tools ? LF_OK : lf_refuse_work(r->err, LF_NO_MEMORY);
 }
 
-/* Names are shown to the model and matched byte by byte, so they are plain. */
-static bool is_name(struct lf_str s)
-{
-    bool ok = s.len > 0 && s.len <= LF_TOOL_NAME_BYTES;
-    for (size_t i = 0; i < s.len && ok; i++) {
-        unsigned char c = (unsigned char)s.ptr[i];
-        ok = c > ' ' && c != 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' && c != '{' && c != '}';
-    }
-    return ok;
-}
-
 static struct lf_tool *find(struct lf_tool *tools, size_t n, struct lf_str name)
 {
     for (size_t i = 0; i < n; i++)
@@ -53,38 +42,14 @@ static struct lf_tool *find(struct lf_tool *tools, size_t n, struct lf_str name)
     return NULL;
 }
 
-/* The name, which no tool before it has. */
-static enum lf_status read_name(struct lf_str *out, struct lf_reading *r, struct lf_json_value v, const char *at)
-{
-    const struct lf_ask *ask = r->ask;
-    LF_TRY(lf_ask_text(r->ask, out, v, at, r->err));
-    if (!is_name(*out))
-        return lf_refuse(r->err, 400, at, "invalid_value",
-                         "%s: a tool's name has 1 to %d bytes, and no white space, quotes, <, >, { or }; got %s.", at,
-                         LF_TOOL_NAME_BYTES, lf_shown_json(v).text);
-    if (find(ask->tools, ask->n_tools, *out))
-        return lf_refuse(r->err, 400, at, "invalid_value", "%s: two tools have this name, %s.", at,
-                         lf_shown_json(v).text);
-    return LF_OK;
-}
-
 enum lf_status lf_tools_add(struct lf_reading *r, const struct lf_tool_values *t)
 {
     struct lf_ask *ask = r->ask;
-    struct lf_tool *tool = &ask->tools[ask->n_tools];
-    struct lf_place name = member_of(t->at, "name"), schema_at = member_of(t->at, t->schema_member),
-                    strict_at = member_of(t->at, "strict");
-    struct lf_json_value schema = lf_json_get(t->value, t->schema_member), strict = lf_json_get(t->value, "strict");
-    struct lf_str text;
-    bool is_strict = false;
-    LF_TRY(read_name(&text, r, lf_json_get(t->value, "name"), name.name));
-    if (!lf_json_is_absent(schema) && lf_json_type(schema) != LF_JSON_OBJECT)
-        return lf_place_expected(r->err, schema_at.name, schema, "an object, the schema of the arguments");
-    if (!lf_json_is_absent(strict) && !lf_json_bool(strict, &is_strict))
-        return lf_place_expected(r->err, strict_at.name, strict, "true or false");
-    if (lf_json_is_absent(schema)) schema = (struct lf_json_value){0};
-    if (lf_tool_init(tool, text, schema, &ask->arena) != LF_OK) return lf_refuse_work(r->err, LF_NO_MEMORY);
-    tool->strict = is_strict;
+    struct lf_tool_fault fault;
+    enum lf_status status = lf_tool_read(ask->tools, ask->n_tools, t->value, t->schema_member, &ask->arena, &fault);
+    if (status == LF_INVALID)
+        return lf_place_expected(r->err, member_of(t->at, fault.member).name, fault.value, fault.expected);
+    if (status != LF_OK) return lf_refuse_work(r->err, status);
     ask->n_tools++;
     return LF_OK;
 }

@@ -112,6 +112,13 @@ static void what_is_no_tool_is_refused(void **state)
         {"[{\"type\":\"custom\"}]", "tools[0].type"},
         {"[{\"type\":\"function\"}]", "tools[0].function.name"},
         {"[{\"type\":\"function\",\"function\":{\"name\":\"\"}}]", "tools[0].function.name"},
+        {"[{\"type\":\"function\",\"function\":{\"name\":\"a b\"}}]",
+         "tools[0].function.name: expected a name of 1 to 256"},
+        {"[{\"type\":\"function\",\"function\":{\"name\":\"a\"}},{\"type\":\"function\",\"function\":{\"name\":\"a\"}}"
+         "]",
+         "tools[1].function.name: expected a name that no tool before it has"},
+        {"[{\"type\":\"function\",\"function\":{\"name\":\"a\",\"strict\":1}}]",
+         "tools[0].function.strict: expected true or false"},
         {"[{\"type\":\"function\",\"function\":{\"name\":\"a\",\"parameters\":[]}}]", "tools[0].function.parameters"},
         {"[", "invalid JSON at byte 1"},
     };

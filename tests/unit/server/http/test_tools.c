@@ -120,7 +120,7 @@ static void a_refusal_names_what_is_wrong(void **state)
     } rows[] = {
         {TOOL("1"), "tools[1].function.name", "tools[1].function.name: expected a string, got 1."},
         {TOOL("\"a\""), "tools[1].function.name",
-         "tools[1].function.name: two tools have this name, the string \"a\"."},
+         "tools[1].function.name: expected a name that no tool before it has, got the string \"a\"."},
         {TOOL("\"b\",\"parameters\":[]"), "tools[1].function.parameters",
          "tools[1].function.parameters: expected an object, the schema of the arguments, got an array of 0."},
         {TOOL("\"b\",\"strict\":1"), "tools[1].function.strict",
