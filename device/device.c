@@ -259,7 +259,7 @@ void lf_graph_destroy(struct lf_device *dev, struct lf_graph *graph)
 void lf_gemm_then_gate_mul(struct lf_device *dev, const struct lf_gemm_params *p, const struct lf_gate_mul_params *gate)
 {
     LF_ASSERT(p->w->n_out == 2 * gate->dim && p->y_stride == p->w->n_out);
-    LF_ASSERT(gate->gate_up == p->y && gate->n_tokens == p->n_tokens);
+    LF_ASSERT(gate->gate_up == p->y && gate->n_tokens == p->n_tokens && !gate->up);
     dev->ops.gemm(dev, p);
     dev->ops.gate_mul(dev, gate);
 }

@@ -47,6 +47,8 @@ struct lf_embed_params {           /* out[t, :] = scale · table row ids[t] */
     const int32_t *sampled;        /* what an id below zero, -1 - r, stands for: sampled[r]. NULL: there is none */
     int n_tokens;                  /* T */
     float scale;                   /* 1: the row as it is */
+    int column, n_columns;         /* n_columns of a row from `column` on, and out is [T, n_columns]. 0: all of it */
+    const int32_t *rows;           /* [T]: token t has the id of row rows[t] of ids. NULL: its own */
 };
 
 struct lf_rmsnorm_params { /* out = x / sqrt(mean(x²) + eps) · weight (+ residual) (· scale) (Zhang & Sennrich 2019) */
@@ -106,7 +108,9 @@ struct lf_gate_mul_params { /* out[t, i] = act(gate, up), gate = gate_up[t, i], 
     int n_tokens;           /* T */
     int dim;
     enum lf_act act;
-    float limit; /* of LF_ACT_SWIGLU_OAI alone, > 0 */
+    float limit;     /* of LF_ACT_SWIGLU_OAI alone, > 0 */
+    const float *up; /* [T, dim]: up, and gate_up is [T, dim], gates alone. NULL: it is gate_up's second half. Not in
+                        gemm_gate_mul */
 };
 
 struct lf_softcap_params { /* x = cap · tanh(x / cap), in place */
@@ -186,6 +190,12 @@ static inline uint64_t lf_weight_expert_bytes(const struct lf_ops *ops, const st
 {
     uint64_t n = ops->weight_bytes(w->dtype, w->n_out, w->n_in);
     return (n + LF_EXPERT_ALIGN_BYTES - 1) / LF_EXPERT_ALIGN_BYTES * LF_EXPERT_ALIGN_BYTES;
+}
+
+/* Elements of a token's row. */
+static inline int lf_embed_width(const struct lf_embed_params *p)
+{
+    return p->n_columns > 0 ? p->n_columns : p->table->n_in;
 }
 
 /* The matrix of one expert, as weight_pack, weight_row and gemm take it. */

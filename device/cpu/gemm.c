@@ -92,10 +92,20 @@ void lf_cpu_weight_pack(struct lf_device *dev, const struct lf_weight *w, int ro
 
 void lf_cpu_weight_row(struct lf_device *dev, const struct lf_weight *w, int row, float *out)
 {
-    LF_ASSERT(row >= 0 && row < w->n_out);
+    lf_cpu_weight_row_part(dev, w, row, 0, w->n_in, out);
+}
+
+void lf_cpu_weight_row_part(struct lf_device *dev, const struct lf_weight *w, int row, int first, int n, float *out)
+{
+    LF_ASSERT(row >= 0 && row < w->n_out && first >= 0 && n > 0 && n <= w->n_in - first);
     const char *panel = (const char *)w->data + (size_t)(row / LF_PANEL_COLS) * lf_panel_bytes(w->dtype, w->n_in);
-    size_t first = lf_panel_index(w->dtype, 0, row % LF_PANEL_COLS);
-    dev->rows.panel_col(out, panel + first * lf_dtype_bytes(w->dtype), w->dtype, w->n_in);
+    size_t elem_bytes = lf_dtype_bytes(w->dtype);
+    if (w->dtype == LF_BF16 && first % 2 == 1) { /* the second of a pair, which panel_col cannot begin with */
+        lf_to_f32(out++, panel + lf_panel_index(w->dtype, first++, row % LF_PANEL_COLS) * elem_bytes, w->dtype, 1);
+        if (--n == 0) return;
+    }
+    size_t at = lf_panel_index(w->dtype, first, row % LF_PANEL_COLS);
+    dev->rows.panel_col(out, panel + at * elem_bytes, w->dtype, n);
 }
 
 /* ---- GEMM ---- */

@@ -75,6 +75,8 @@ static inline size_t lf_panel_index(enum lf_dtype dtype, int k, int col)
 uint64_t lf_cpu_weight_bytes(enum lf_dtype dtype, int n_out, int n_in);
 void lf_cpu_weight_pack(struct lf_device *dev, const struct lf_weight *w, int row_first, int n_rows, const void *src);
 void lf_cpu_weight_row(struct lf_device *dev, const struct lf_weight *w, int row, float *out);
+/* n of its elements from element `first` on. */
+void lf_cpu_weight_row_part(struct lf_device *dev, const struct lf_weight *w, int row, int first, int n, float *out);
 uint64_t lf_cpu_gemm_scratch_bytes(int max_tokens, int max_n_in);
 void lf_cpu_gemm(struct lf_device *dev, const struct lf_gemm_params *p);
 

@@ -53,15 +53,17 @@ static void run_rows(struct row_loop *loop, int elems_per_row, int elems_per_tas
 static void embed_row(const struct row_loop *loop, int row)
 {
     const struct lf_embed_params *p = loop->params;
-    float *out = p->out + (size_t)row * (size_t)p->table->n_in;
-    lf_cpu_weight_row(loop->dev, p->table, p->ids[row], out);
-    if (p->scale != 1.0f) loop->dev->rows.scale(out, p->table->n_in, p->scale);
+    int n = lf_embed_width(p);
+    float *out = p->out + (size_t)row * (size_t)n;
+    int32_t id = p->ids[p->rows ? p->rows[row] : row];
+    lf_cpu_weight_row_part(loop->dev, p->table, id, p->column, n, out);
+    if (p->scale != 1.0f) loop->dev->rows.scale(out, n, p->scale);
 }
 
 static void embed(struct lf_device *dev, const struct lf_embed_params *p)
 {
     struct row_loop loop = {.dev = dev, .params = p, .row = embed_row, .n_rows = p->n_tokens};
-    run_rows(&loop, p->table->n_in, EMBED_PER_TASK);
+    run_rows(&loop, lf_embed_width(p), EMBED_PER_TASK);
 }
 
 static void rmsnorm_row(const struct row_loop *loop, int row)
@@ -83,9 +85,10 @@ static void rmsnorm(struct lf_device *dev, const struct lf_rmsnorm_params *p)
 static void gate_mul_row(const struct row_loop *loop, int row)
 {
     const struct lf_gate_mul_params *p = loop->params;
-    size_t dim = (size_t)p->dim;
-    const float *gate = (const float *)p->gate_up + (size_t)row * 2 * dim;
-    loop->dev->rows.gate_mul[p->act]((float *)p->out + (size_t)row * dim, gate, gate + dim, p->dim, p->limit);
+    size_t dim = (size_t)p->dim, at = (size_t)row * dim;
+    const float *gate = (const float *)p->gate_up + (p->up ? at : 2 * at);
+    const float *up = p->up ? p->up + at : gate + dim;
+    loop->dev->rows.gate_mul[p->act]((float *)p->out + at, gate, up, p->dim, p->limit);
 }
 
 static void gate_mul(struct lf_device *dev, const struct lf_gate_mul_params *p)

@@ -10,8 +10,10 @@ enum { THREADS = 128 };
 struct embed_args {
     float *out;
     const void *table;
-    const int32_t *ids, *sampled;
-    int dim;
+    const int32_t *ids, *sampled, *rows;
+    int dim;        /* of out */
+    size_t of_row;  /* elements of a row of the table */
+    bool is_vector; /* four elements a load */
     float scale;
 };
 
@@ -21,11 +23,11 @@ __global__ void __launch_bounds__(THREADS) embed_rows(const __grid_constant__ em
     start_successor();
     wait_predecessor();
     float scale = SCALES ? p.scale : 1.0f;
-    int id = p.ids[blockIdx.x];
+    int id = p.ids[p.rows ? p.rows[blockIdx.x] : blockIdx.x];
     if (id < 0) id = p.sampled[-1 - id];
-    const T *from = (const T *)p.table + (size_t)id * p.dim;
+    const T *from = (const T *)p.table + (size_t)id * p.of_row;
     float *to = p.out + (size_t)blockIdx.x * p.dim;
-    if (p.dim % 4 == 0) {
+    if (p.is_vector) {
         for (int i = threadIdx.x; i < p.dim / 4; i += THREADS) {
             uint2 words = __ldg((const uint2 *)from + i);
             float2 low = unpack<T>(words.x), high = unpack<T>(words.y);
@@ -62,7 +64,10 @@ int lf_cuda_embed_setup(void)
 int lf_cuda_embed(const struct lf_embed_params *p, struct lf_cuda_launch how)
 {
     if (p->n_tokens == 0) return 0;
-    embed_args args = {p->out, p->table->data, p->ids, p->sampled, p->table->n_in, p->scale};
+    int dim = lf_embed_width(p), of_row = p->table->n_in;
+    const uint16_t *table = (const uint16_t *)p->table->data + p->column;
+    bool is_vector = ((dim | of_row | p->column) % 4) == 0;
+    embed_args args = {p->out, table, p->ids, p->sampled, p->rows, dim, (size_t)of_row, is_vector, p->scale};
     auto plain = how.fp16 ? embed_rows<fp16, false> : embed_rows<bf16, false>;
     auto scaled = how.fp16 ? embed_rows<fp16, true> : embed_rows<bf16, true>;
     return queue_kernel(p->scale == 1.0f ? plain : scaled, {(unsigned)p->n_tokens, THREADS}, how, args);

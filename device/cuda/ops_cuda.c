@@ -57,7 +57,8 @@ static uint64_t gemm_scratch_bytes(int max_tokens, int max_n_in)
 
 static void embed(struct lf_device *dev, const struct lf_embed_params *p)
 {
-    LF_ASSERT(p->n_tokens >= 0 && p->table->n_in > 0);
+    LF_ASSERT(p->n_tokens >= 0 && p->column >= 0 && lf_embed_width(p) > 0);
+    LF_ASSERT(lf_embed_width(p) <= p->table->n_in - p->column);
     if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_embed(p, lf_cuda_launch(dev)), "embed");
 }
 
@@ -107,7 +108,7 @@ static void gemm_gate_mul(struct lf_device *dev, const struct lf_gemm_params *p,
 {
     check_gemm(p);
     check_gate_mul(gate);
-    LF_ASSERT(gate->gate_up == p->y && 2 * gate->dim == p->w->n_out);
+    LF_ASSERT(gate->gate_up == p->y && 2 * gate->dim == p->w->n_out && !gate->up);
     if (!lf_cuda_ok(dev) || p->n_tokens == 0) return;
     if (!dev->cuda->has_gemv || !lf_cuda_gemv_gate_mul_supports(p)) {
         lf_gemm_then_gate_mul(dev, p, gate);

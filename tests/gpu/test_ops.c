@@ -324,14 +324,26 @@ static void embed_widens_and_scales_rows_of_the_table(void **state)
                                     .ids = (int32_t *)(void *)dev_ids.ptr,
                                     .sampled = (int32_t *)(void *)sampled.ptr,
                                     .n_tokens = T};
+        int32_t rows[T]; /* of the tokens that are picked */
+        for (int i = 0; i < T; i++) rows[i] = fixture_between(&seed, 0, T - 1);
+        struct gpu_tensor dev_rows = gpu_ids(rows, T);
         for (int scaled = 0; scaled < 2; scaled++) {
-            p.scale = scaled ? 11.3137f : 1.0f;
-            gpu_ops->embed(gpu, &p);
-            float *got = gpu_read(&out);
-            for (size_t i = 0; i < T * dim; i++)
-                assert_true(got[i] == p.scale * gw.values[(size_t)ids[i / dim] * dim + i % dim]);
-            free(got);
+            for (int part = 0; part < 4; part++) { /* all columns, some from an even one on, from an odd one */
+                size_t column = part < 2 ? 0 : part == 2 ? dim / 8 * 4 : dim / 2 / 2 * 2 + (dim > 1), n = dim - column;
+                p.scale = scaled ? 11.3137f : 1.0f;
+                p.column = (int)column;
+                p.n_columns = part == 0 ? 0 : (int)n;
+                p.rows = part % 2 ? (int32_t *)(void *)dev_rows.ptr : NULL;
+                gpu_ops->embed(gpu, &p);
+                float *got = gpu_read(&out);
+                for (size_t i = 0; i < T * n; i++) {
+                    int32_t id = ids[part % 2 ? rows[i / n] : (int32_t)(i / n)];
+                    assert_true(got[i] == p.scale * gw.values[(size_t)id * dim + column + i % n]);
+                }
+                free(got);
+            }
         }
+        gpu_free(&dev_rows);
         gpu_free(&sampled);
         gpu_free(&dev_ids);
         gpu_free(&out);
@@ -487,6 +499,32 @@ static void run_gate_case(enum lf_act act, size_t t, size_t dim, float *values)
     gpu_free(&x);
 }
 
+/* gate in the activations' type, up as floats of their own: values, [2, t, dim]. */
+static void run_gate_by_floats(enum lf_act act, size_t t, size_t dim, float *values)
+{
+    struct gpu_tensor gate = gpu_tensor(gpu_act, values, t * dim), up = gpu_tensor(LF_F32, values + t * dim, t * dim);
+    struct gpu_tensor out = gpu_poisoned(gpu_act, t * dim);
+    struct lf_gate_mul_params p = {.out = out.ptr,
+                                   .gate_up = gate.ptr,
+                                   .n_tokens = (int)t,
+                                   .dim = (int)dim,
+                                   .act = act,
+                                   .limit = OAI_LIMIT,
+                                   .up = (float *)(void *)up.ptr};
+    gpu_ops->gate_mul(gpu, &p);
+    float *got = gpu_read(&out), *on_cpu = fixture_alloc(t * dim * sizeof(float));
+    p.out = on_cpu;
+    p.gate_up = values;
+    p.up = values + t * dim;
+    lf_device_ops(cpu)->gate_mul(cpu, &p);
+    for (size_t i = 0; i < t * dim; i++) check_gate(act, got[i], on_cpu[i], values[i], values[t * dim + i]);
+    free(on_cpu);
+    free(got);
+    gpu_free(&out);
+    gpu_free(&up);
+    gpu_free(&gate);
+}
+
 static void gate_mul_is_right(void **state)
 {
     (void)state;
@@ -497,6 +535,7 @@ static void gate_mul_is_right(void **state)
             size_t dim = (size_t)dims[s], t = s % 2 ? 3 : 70;
             float *values = fixture_floats(&seed, t * 2 * dim, 4.0f);
             run_gate_case((enum lf_act)act, t, dim, values);
+            run_gate_by_floats((enum lf_act)act, t, dim, values);
             free(values);
         }
     }

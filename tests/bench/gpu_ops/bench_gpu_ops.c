@@ -277,7 +277,11 @@ static void call_row_op(struct lf_device *dev, const void *ctx, int call_idx)
         ops->gate_mul(dev,
                       &(struct lf_gate_mul_params){.out = to, .gate_up = from, .n_tokens = op->n_rows, .dim = HIDDEN});
     if (op->kind == EMBED)
-        ops->embed(dev, &(struct lf_embed_params){(float *)(void *)to, &table, op->b->ids.ptr, NULL, op->n_rows, 1});
+        ops->embed(dev, &(struct lf_embed_params){.out = (float *)(void *)to,
+                                                  .table = &table,
+                                                  .ids = op->b->ids.ptr,
+                                                  .n_tokens = op->n_rows,
+                                                  .scale = 1});
     if (op->kind == GATHER)
         ops->gather(dev, &(struct lf_gather_params){to, from, op->b->ids.ptr, op->n_rows, DIM, LF_F32});
 }

@@ -204,6 +204,40 @@ static void embed_scales_rows(void **state)
     fixture_weight_free(&fw);
 }
 
+/* Some columns of some rows: from an odd one on, up to the last, one alone; rows of ids that are given by others. */
+static void embed_copies_columns_of_rows_that_are_picked(void **state)
+{
+    (void)state;
+    enum { VOCAB = 90, DIM = 77, T = 40, IDS = 60 };
+    static const int parts[][2] = {{0, 16}, {1, 16}, {16, 1}, {33, 1}, {33, 44}, {76, 1}, {20, 57}, {0, DIM}};
+    uint64_t seed = 41;
+    for (size_t d = 0; d < 3; d++) {
+        struct fixture_weight fw = fixture_weight(dev, &seed, fixture_dtypes[d], VOCAB, DIM);
+        int32_t ids[IDS], rows[T];
+        for (int i = 0; i < IDS; i++) ids[i] = fixture_between(&seed, 0, VOCAB - 1);
+        for (int t = 0; t < T; t++) rows[t] = fixture_between(&seed, 0, IDS - 1);
+        for (size_t s = 0; s < sizeof parts / sizeof *parts * 2; s++) {
+            int column = parts[s / 2][0], n = parts[s / 2][1];
+            struct fixture_out out = fixture_out((size_t)T * (size_t)n);
+            struct lf_embed_params p = {.scale = s % 3 ? 1.0f : 4.5f,
+                                        .out = out.ptr,
+                                        .table = &fw.w,
+                                        .ids = ids,
+                                        .n_tokens = T,
+                                        .column = column,
+                                        .n_columns = n,
+                                        .rows = s % 2 ? rows : NULL};
+            ops->embed(dev, &p);
+            for (int t = 0; t < T; t++)
+                for (int i = 0; i < n; i++)
+                    assert_true(out.ptr[t * n + i] ==
+                                p.scale * fw.values[ids[p.rows ? rows[t] : t] * DIM + column + i]);
+            fixture_out_check_and_free(&out);
+        }
+        fixture_weight_free(&fw);
+    }
+}
+
 /* in_place: out is the residual, or x where there is none */
 struct norm_case {
     int n_tokens, dim;
@@ -339,6 +373,42 @@ static void gate_mul_is_right(void **state)
             for (size_t t = 1; t < 80; t += 26) run_gate_case((enum lf_act)act, t, (size_t)dims[s], &seed);
 }
 
+/* The bits of the same numbers in one value. */
+static void gate_mul_by_a_value_of_its_own_is_the_same(void **state)
+{
+    (void)state;
+    uint64_t seed = 42;
+    static const size_t dims[] = {1, 7, 16, 100, 256};
+    for (size_t s = 0; s < sizeof dims / sizeof *dims * LF_ACTS_N; s++) {
+        size_t dim = dims[s / LF_ACTS_N], t = 1 + s;
+        float *both = fixture_floats(&seed, t * 2 * dim, 4.0f), *halves = fixture_alloc(t * 2 * dim * sizeof(float));
+        for (size_t r = 0; r < t; r++)
+            for (size_t i = 0; i < 2 * dim; i++)
+                halves[(i < dim ? 0 : t * dim) + r * dim + i % dim] = both[r * 2 * dim + i];
+        struct test_guarded gate = test_guarded_copy(halves, t * dim * sizeof(float));
+        struct test_guarded up = test_guarded_copy(halves + t * dim, t * dim * sizeof(float));
+        struct fixture_out out = fixture_out(t * dim), apart = fixture_out(t * dim);
+        struct lf_gate_mul_params p = {.out = out.ptr,
+                                       .gate_up = both,
+                                       .n_tokens = (int)t,
+                                       .dim = (int)dim,
+                                       .act = (enum lf_act)(s % LF_ACTS_N),
+                                       .limit = OAI_LIMIT};
+        ops->gate_mul(dev, &p);
+        p.out = apart.ptr;
+        p.gate_up = gate.ptr;
+        p.up = (const float *)(const void *)up.ptr;
+        ops->gate_mul(dev, &p);
+        assert_memory_equal(out.ptr, apart.ptr, t * dim * sizeof(float));
+        fixture_out_check_and_free(&apart);
+        fixture_out_check_and_free(&out);
+        test_guarded_free(&up);
+        test_guarded_free(&gate);
+        free(halves);
+        free(both);
+    }
+}
+
 static void gate_mul_holds_over_the_whole_range(void **state)
 {
     (void)state;
@@ -465,8 +535,10 @@ int main(int argc, char **argv)
             cmocka_unit_test(gemm_is_right_for_random_shapes),
             cmocka_unit_test(embed_copies_rows_of_the_table),
             cmocka_unit_test(embed_scales_rows),
+            cmocka_unit_test(embed_copies_columns_of_rows_that_are_picked),
             cmocka_unit_test(rmsnorm_is_right),
             cmocka_unit_test(gate_mul_is_right),
+            cmocka_unit_test(gate_mul_by_a_value_of_its_own_is_the_same),
             cmocka_unit_test(gate_mul_holds_over_the_whole_range),
             cmocka_unit_test(softcap_is_right),
             cmocka_unit_test(round_copies_floats),
