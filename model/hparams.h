@@ -59,6 +59,8 @@ struct lf_hparams {
     float swiglu_limit;              /* of LF_ACT_SWIGLU_OAI */
     struct lf_delta_shape delta;     /* of the layers that are gated delta nets; zeros: none is */
     bool norm_topk;                  /* the weights of the experts that compute a token sum to 1 */
+    int layer_input, n_layer_inputs; /* width of an input that each layer has for each token, and how many tokens have
+                                        one; 0: layers have none (Gemma 4) */
     struct lf_layer_hparams *layers; /* [n_layers] owned */
     struct lf_rope_opts ropes[LF_ROPES_N];
     int n_ropes;

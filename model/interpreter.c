@@ -69,14 +69,21 @@ static struct lf_gemm_params gemm_params(const struct lf_step *s, const struct l
     return p;
 }
 
+/* Tokens whose logits are wanted are picked by their ids where the op is among those that compute no others. */
 static void embed(const struct lf_step *s, const struct lf_op *op)
 {
+    const struct lf_value *out = &s->program->values[op->out[LF_OP_Y]];
     struct lf_embed_params p = {.out = at(s, op->out[LF_OP_Y]),
                                 .table = matrix(s, op),
                                 .ids = (const int32_t *)(void *)(s->base + s->ws->ids),
                                 .sampled = s->sampled,
-                                .n_tokens = s->n_tokens,
+                                .n_tokens = n_rows(s, op),
                                 .scale = op->scale};
+    if (out->rows == LF_ROWS_OUT) p.rows = (const int32_t *)(void *)(s->base + s->ws->logits_idx);
+    if (op->column != LF_NONE) {
+        p.column = op->column;
+        p.n_columns = out->width;
+    }
     lf_device_ops(s->dev)->embed(s->dev, &p);
 }
 
@@ -120,7 +127,8 @@ static struct lf_gate_mul_params gate_params(const struct lf_step *s, const stru
                                        .n_tokens = n_rows(s, op),
                                        .dim = s->program->values[out].width,
                                        .act = op->act,
-                                       .limit = op->limit};
+                                       .limit = op->limit,
+                                       .up = op->in[LF_OP_UP] == LF_NONE ? NULL : at(s, op->in[LF_OP_UP])};
 }
 
 static void gate_mul(const struct lf_step *s, const struct lf_op *op)

@@ -14,11 +14,22 @@ static uint64_t slot_bytes(const struct lf_op_table_opts *o, int slot_idx)
     return lf_slot_bytes(slot, w->dtype, o->ops);
 }
 
-static uint64_t weight_bytes(const struct lf_op_table_opts *o, const struct lf_op *op)
+/* Whether an op before ops[op_idx] has the slot, too. */
+static bool is_counted(const struct lf_op_table_opts *o, int op_idx, int slot_idx)
 {
+    for (int i = 0; i < op_idx; i++)
+        for (int k = 0; k < LF_OP_WEIGHTS_N; k++)
+            if (o->program->ops[i].weight[k] == slot_idx) return true;
+    return false;
+}
+
+/* What several ops share is the first one's, so that the sum is what there is. */
+static uint64_t weight_bytes(const struct lf_op_table_opts *o, int op_idx)
+{
+    const struct lf_op *op = &o->program->ops[op_idx];
     uint64_t bytes = 0;
     for (int i = 0; i < LF_OP_WEIGHTS_N; i++)
-        if (op->weight[i] != LF_NONE) bytes += slot_bytes(o, op->weight[i]);
+        if (op->weight[i] != LF_NONE && !is_counted(o, op_idx, op->weight[i])) bytes += slot_bytes(o, op->weight[i]);
     return bytes;
 }
 
@@ -39,7 +50,7 @@ static struct lf_op_row row_of(const struct lf_op_table_opts *o, int op_idx)
                                 .kv_len = o->step.kv_len,
                                 .kv_layer_bytes = kv_layer_bytes(o, op->layer),
                                 .act_bytes = lf_dtype_bytes(o->info->act_dtype)};
-    struct lf_op_row row = {.kind = op->kind, .n = 1, .weight_bytes = weight_bytes(o, op), .window = op->window};
+    struct lf_op_row row = {.kind = op->kind, .n = 1, .weight_bytes = weight_bytes(o, op_idx), .window = op->window};
     struct lf_op_cost cost = lf_pass_cost(o->program, op, o->slots, o->weights, &step);
     row.n_rows = lf_cost_rows(&step, &values[op->out[LF_OP_Y]]);
     row.n_out = values[op->out[LF_OP_Y]].width;

@@ -73,10 +73,10 @@ struct lf_value {
 /* Which places of an op mean what. A place that is LF_NONE is not there.
  *
  *                      in                            out               weights
- *     embed                                          x                 table
+ *     embed                                          x                 table (all columns, or from `column` on)
  *     rmsnorm          x, residual                   h                 weight, scale (one number, of the sum)
  *     gemm             x, residual, sum_squares      y, h, sum_squares w, bias, norm
- *     gate_mul         gate_up                       act
+ *     gate_mul         gate_up; or gate, and UP      act
  *     rope_append      qkv                           q                 q_norm, k_norm
  *     rope             q                             q                 q_norm
  *     attention        q                             out               sinks
@@ -108,6 +108,7 @@ enum {
     LF_OP_GATE,
     LF_OP_INPUTS_N
 };
+enum { LF_OP_UP = LF_OP_ROUTE_WEIGHTS }; /* of a gate_mul */
 enum { LF_OP_Y, LF_OP_Y2, LF_OP_Y_SUM_SQUARES, LF_OP_OUTPUTS_N };
 enum { LF_OP_Y_ROUTING = LF_OP_Y2, LF_OP_Y_FIRST = LF_OP_Y_SUM_SQUARES }; /* of a route */
 enum { LF_OP_W, LF_OP_BIAS, LF_OP_NORM, LF_OP_Q_NORM, LF_OP_K_NORM, LF_OP_SCALE, LF_OP_WEIGHTS_N };
@@ -129,6 +130,7 @@ struct lf_op {
     enum lf_act act;      /* of gate_mul */
     float limit;          /* of its act */
     enum lf_route route;  /* of route */
+    int column;           /* of embed: the first of as many columns as x is wide; LF_NONE: x is whole rows */
 
     struct lf_delta_shape delta; /* of conv and delta */
 };

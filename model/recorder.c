@@ -136,6 +136,15 @@ int lf_rec_embed_scaled(struct lf_recorder *r, struct lf_linear table, float sca
     return add_op(r, op, (struct lf_value){.width = r->hp->hidden, .is_float = true});
 }
 
+int lf_rec_embed_columns(struct lf_recorder *r, int layer, struct lf_linear table, int column, int n, float scale)
+{
+    struct lf_op op = lf_op_init(LF_OP_EMBED, layer);
+    op.scale = scale;
+    op.column = column;
+    op.weight[LF_OP_W] = table.weight;
+    return add_op(r, op, (struct lf_value){.width = n, .is_float = true});
+}
+
 static int add_norm(struct lf_recorder *r, int x, int weight, int residual, int scale, bool is_float)
 {
     struct lf_op op = lf_op_init(LF_OP_RMSNORM, -1);
@@ -213,6 +222,15 @@ int lf_rec_gate_mul(struct lf_recorder *r, int gate_up, enum lf_act act, float l
     op.act = act;
     op.limit = limit;
     return add_op(r, op, (struct lf_value){.each = each_of(r, gate_up), .width = width_of(r, gate_up) / 2});
+}
+
+int lf_rec_gate_mul_by(struct lf_recorder *r, int gate, int up, enum lf_act act)
+{
+    struct lf_op op = lf_op_init(LF_OP_GATE_MUL, -1);
+    op.in[LF_OP_X] = gate;
+    op.in[LF_OP_UP] = up;
+    op.act = act;
+    return add_op(r, op, (struct lf_value){.width = width_of(r, gate)});
 }
 
 /* Norm, rotation and scale of q. */

@@ -64,6 +64,8 @@ void lf_rec_tie(struct lf_recorder *r, struct lf_linear linear, struct lf_linear
 /* The residual stream of the step's tokens. */
 int lf_rec_embed(struct lf_recorder *r, struct lf_linear table);
 int lf_rec_embed_scaled(struct lf_recorder *r, struct lf_linear table, float scale);
+/* Of rows of the table the n columns from `column` on, float, for a layer. */
+int lf_rec_embed_columns(struct lf_recorder *r, int layer, struct lf_linear table, int column, int n, float scale);
 /* norm(x) · weight, with the model's eps; weight: a slot, or LF_NONE. */
 int lf_rec_rmsnorm(struct lf_recorder *r, int x, int weight);
 /* residual + norm(y) · weight, float: y is lf_rec_gemm_float's. residual: LF_NONE: none. */
@@ -84,6 +86,8 @@ int lf_rec_gemm_add(struct lf_recorder *r, int x, struct lf_linear w, int residu
 int lf_rec_gemm_add_scaled(struct lf_recorder *r, int x, struct lf_linear w, float alpha, int residual);
 /* act(first half) · second half. limit: of LF_ACT_SWIGLU_OAI, else 0. */
 int lf_rec_gate_mul(struct lf_recorder *r, int gate_up, enum lf_act act, float limit);
+/* act(gate) · up, of two values; up is float. */
+int lf_rec_gate_mul_by(struct lf_recorder *r, int gate, int up, enum lf_act act);
 /* q of qkv, rotated; K and V are appended to the layer's cache. Norms: slots, or LF_NONE; of each head, or, where they
  * are as long as the row, of all heads at once. */
 int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, int k_norm);

@@ -47,6 +47,9 @@ struct lf_slot {
         int n_rows;
         enum lf_row_order order;
         int head_dim, rotary_dim; /* of LF_ROWS_DEINTERLEAVE_HEAD */
+        /* Where the part is n_rows rows of a tensor of more, in no slot of experts: from which row on, and how many the
+         * tensor has. 0: it is all of it. */
+        int tensor_row, tensor_rows;
         /* Of LF_ROWS_BY_SECTION: rows of each section, 0 behind the last; and, in their new order, which of the
          * tensor's n_stored rows the part begins with: the others are another slot's. */
         int sections[LF_SECTIONS_N], n_stored, first;

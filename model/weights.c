@@ -201,7 +201,9 @@ static enum lf_status bind_tensor(struct lf_weight_layout *l, struct lf_part *p,
     } else {
         bind_name(name, slot->parts[p->part_idx].pattern, slot->suffix, slot->layer, p->expert);
         p->tensor = find_tensor(l->set, name);
-        p->tensor_row = of_all ? (uint64_t)p->expert * (uint64_t)p->n_rows : 0;
+        const struct lf_slot_part *part = &slot->parts[p->part_idx];
+        p->tensor_row = of_all ? (uint64_t)p->expert * (uint64_t)p->n_rows : (uint64_t)part->tensor_row;
+        if (part->tensor_rows > 0) n_rows = part->tensor_rows;
     }
     if (!p->tensor) return lf_fail(err, LF_CORRUPT, "tensor %s is missing", name);
     LF_TRY(read_dtype(p, name, err));
@@ -215,6 +217,8 @@ static void name_part(struct lf_part *p, const struct lf_slot *slot)
 {
     char suffix[32] = "";
     if (is_stacked(slot, p->part_idx)) snprintf(suffix, sizeof(suffix), ".%d", p->expert);
+    const struct lf_slot_part *part = &slot->parts[p->part_idx];
+    if (part->tensor_rows > 0) snprintf(suffix, sizeof(suffix), ".%d", part->tensor_row);
     char pattern[NAME_BYTES];
     snprintf(pattern, sizeof(pattern), "%s%s", slot->parts[p->part_idx].pattern, slot->suffix);
     bind_name(p->name, pattern, suffix, slot->layer, p->expert);
@@ -286,6 +290,17 @@ static int compare_parts_by_offset(const void *a, const void *b)
     return (row > other_row) - (row < other_row);
 }
 
+/* Whether it is a tensor of keys and values that the layer does not make: it reads those of another one. Some files
+ * hold them all the same. */
+static bool is_of_alias(const struct lf_hparams *hp, int layer, struct lf_str name)
+{
+    static const char *const ends[] = {".self_attn.k_proj.weight", ".self_attn.v_proj.weight",
+                                       ".self_attn.k_norm.weight", ".self_attn.v_norm.weight"};
+    bool is_known = false;
+    for (size_t i = 0; i < LF_N_ELEMS(ends); i++) is_known |= lf_str_ends(name, lf_str_c(ends[i]));
+    return is_known && hp->layers[layer].alias_back > 0;
+}
+
 /* A tensor no part wants. Inside a layer that is computed it would take part in another program: refused. The
  * frequencies that old files carry, and the copy of a tied head, say nothing new. */
 static enum lf_status note_unused(const struct lf_hparams *hp, const struct lf_tensor *t, int *n_unused,
@@ -297,7 +312,7 @@ static enum lf_status note_unused(const struct lf_hparams *hp, const struct lf_t
     if (hp->tied && lf_str_eq(t->name, LF_STR("lm_head.weight"))) return LF_OK;
     if (lf_str_starts(name, prefix)) {
         long layer = strtol(name.ptr + prefix.len, NULL, 10);
-        if (layer >= 0 && layer < hp->n_layers) {
+        if (layer >= 0 && layer < hp->n_layers && !is_of_alias(hp, (int)layer, name)) {
             return lf_fail(err, LF_UNSUPPORTED, "tensor %.*s is no part of %s as it is implemented",
                            (int)LF_MIN(t->name.len, (size_t)100), t->name.ptr, hp->architecture);
         }

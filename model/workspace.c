@@ -39,12 +39,12 @@ static uint64_t sampler_bytes(const struct lf_hparams *hp, const struct lf_step_
     return layout.total;
 }
 
-/* The widest input of a matrix that is one. */
-static int max_n_in(const struct lf_programs *programs)
+/* The widest input of a GEMM: a table that is only looked up in may be wider. */
+static int max_n_in(const struct lf_program *p)
 {
     int n = 1;
-    for (int i = 0; i < programs->recorded.n_slots; i++)
-        if (programs->recorded.slots[i].n_experts == 0) n = LF_MAX(n, programs->recorded.slots[i].n_in);
+    for (int i = 0; i < p->n_ops; i++)
+        if (lf_op_has_gemm(p->ops[i].kind)) n = LF_MAX(n, p->slots[p->ops[i].weight[LF_OP_W]].n_in);
     return n;
 }
 
@@ -67,7 +67,7 @@ static uint64_t scratch_bytes(const struct lf_programs *programs, const struct l
 {
     const struct lf_program *p = &programs->recorded;
     int n_tokens = LF_MAX(limits->chunk, limits->max_out);
-    uint64_t bytes = ops->gemm_scratch_bytes(n_tokens, max_n_in(programs));
+    uint64_t bytes = ops->gemm_scratch_bytes(n_tokens, max_n_in(p));
     for (int i = 0; i < p->n_ops; i++) {
         if (p->ops[i].kind != LF_OP_EXPERT_GEMM) continue;
         uint64_t n = expert_scratch_bytes(p, &p->ops[i], n_tokens, ops);

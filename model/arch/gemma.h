@@ -3,11 +3,13 @@
 #define LF_MODEL_ARCH_GEMMA_H
 
 #include "model/arch/arch.h"
+#include "model/arch/decoder.h"
 
-/* The forward pass out of what a layer does: attention and MLP take the residual stream and return it. √hidden, by
- * which the embedding is multiplied, is rounded to the type of the weights, as in transformers; logits are capped where
- * final_logit_softcapping says so. */
-typedef int lf_gemma_half(struct lf_recorder *r, int layer, int x);
-void lf_gemma_record(struct lf_recorder *r, lf_gemma_half *attention_of, lf_gemma_half *mlp_of);
+/* √n as transformers multiplies an embedding of n channels by it: rounded to the type of the weights. */
+float lf_gemma_root(const struct lf_hparams *hp, int n);
+/* The residual stream as it begins: √hidden times the embedding. */
+int lf_gemma_embed(struct lf_recorder *r, const struct lf_decoder_ends *ends);
+/* Logits of the residual stream as it ends, capped where final_logit_softcapping says so. */
+void lf_gemma_logits(struct lf_recorder *r, const struct lf_decoder_ends *ends, int x);
 
 #endif

@@ -49,29 +49,32 @@ static int mlp(struct lf_recorder *r, int layer, int x)
     return lf_rec_norm_add(r, lf_rec_gemm_float(r, act, down), after, x);
 }
 
-/* √hidden as transformers multiplies the embedding by it: rounded to the type of the weights. */
-static float embed_scale(const struct lf_hparams *hp)
+float lf_gemma_root(const struct lf_hparams *hp, int n)
 {
-    float scale = sqrtf((float)hp->hidden), rounded;
+    float scale = sqrtf((float)n), rounded;
     char stored[sizeof(float)];
     lf_from_f32(stored, hp->dtype, &scale, 1);
     lf_to_f32(&rounded, stored, hp->dtype, 1);
     return rounded;
 }
 
-void lf_gemma_record(struct lf_recorder *r, lf_gemma_half *attention_of, lf_gemma_half *mlp_of)
+int lf_gemma_embed(struct lf_recorder *r, const struct lf_decoder_ends *ends)
 {
-    const struct lf_hparams *hp = r->hp;
-    struct lf_decoder_ends ends = lf_decoder_ends(r);
-    int x = lf_rec_embed_scaled(r, ends.table, embed_scale(hp));
-    for (int layer = 0; layer < hp->n_layers; layer++) x = mlp_of(r, layer, attention_of(r, layer, x));
-    lf_rec_logits(r, lf_rec_rmsnorm(r, x, ends.norm), ends.head);
-    if (hp->softcap > 0) lf_rec_softcap(r, hp->softcap);
+    return lf_rec_embed_scaled(r, ends->table, lf_gemma_root(r->hp, r->hp->hidden));
+}
+
+void lf_gemma_logits(struct lf_recorder *r, const struct lf_decoder_ends *ends, int x)
+{
+    lf_rec_logits(r, lf_rec_rmsnorm(r, x, ends->norm), ends->head);
+    if (r->hp->softcap > 0) lf_rec_softcap(r, r->hp->softcap);
 }
 
 static void record(struct lf_recorder *r)
 {
-    lf_gemma_record(r, attention, mlp);
+    struct lf_decoder_ends ends = lf_decoder_ends(r);
+    int x = lf_gemma_embed(r, &ends);
+    for (int layer = 0; layer < r->hp->n_layers; layer++) x = mlp(r, layer, attention(r, layer, x));
+    lf_gemma_logits(r, &ends, x);
 }
 
 static enum lf_status read(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err)

@@ -9,9 +9,19 @@
  *   - a number for each layer, by which the residual stream is multiplied behind it;
  *   - where enable_moe_block is set, experts beside the MLP, whose router and experts are fed from the residual stream;
  *   - last layers (num_kv_shared_layers) that read the keys and values of the last one before them of their type, and
- *     have none of their own; their MLP may be twice as wide.
+ *     have none of their own; their MLP may be twice as wide;
+ *   - where hidden_size_per_layer_input is set (E2B, E4B), an input of each layer, of n channels, that a token brings
+ *     along beside the residual stream, and what it adds to that behind the MLP:
  *
- * Not yet, and refused by name: inputs of each layer (E2B, E4B). */
+ *       each layer l: p = (rmsnorm(x₀·Wlᵀ / √hidden) + √n · Tl[id]) / √2        x₀: the residual stream as it begins
+ *                     x += rmsnorm((gelu(x·Wgateᵀ) · p)·Wprojᵀ)                 before the layer's number
+ *
+ *     Tl and Wl are columns of one table [vocab, layers · n] and rows of one matrix [layers · n, hidden]. transformers
+ *     computes p for all layers at once, before the first: layers · n floats a token, which would be the widest value
+ *     there is, by far, and needed until the last layer. Here a layer computes its own, of x₀ in the activations' type,
+ *     which is what waits: hidden elements a token. And where rows are picked (passes/rows.c) layers behind that
+ * compute p of those tokens alone. What it costs: a GEMM of n rows of W a layer in place of one of all. The 1/√2 is
+ * taken behind Wproj, which is linear. */
 #include "model/arch/arch.h"
 
 #include <math.h>
@@ -23,7 +33,12 @@
 #include "model/arch/gemma.h"
 #include "model/config.h"
 
-enum { GLOBAL_HEAD_DIM = 512, LAYER_INPUT = 256, WINDOW = 512 }; /* where the keys are missing */
+enum {
+    GLOBAL_HEAD_DIM = 512,
+    LAYER_INPUT = 256,
+    N_LAYER_INPUTS = 262144,
+    WINDOW = 512
+}; /* where the keys are missing */
 
 /* A layer that reads another one's keys and values has q alone. */
 static struct lf_linear qkv_of(struct lf_recorder *r, int layer)
@@ -102,22 +117,85 @@ static int add_experts(struct lf_recorder *r, int layer, int x, int mlp)
     return lf_rec_norm_add(r, y, of_experts, lf_rec_norm_add(r, mlp, of_mlp, LF_NONE));
 }
 
+/* The slot of the number that the residual stream is multiplied by behind a layer. */
+static int layer_scalar(struct lf_recorder *r, int layer)
+{
+    return lf_rec_bare_vector(r, layer, "model.layers.#.layer_scalar", 1);
+}
+
 static int mlp(struct lf_recorder *r, int layer, int x)
 {
     int hidden = r->hp->hidden, before = lf_rec_vector(r, layer, "model.layers.#.pre_feedforward_layernorm", hidden);
     struct lf_linear gate_up = lf_decoder_gate_up(r, layer), down = lf_decoder_down(r, layer);
     int after = lf_rec_vector(r, layer, "model.layers.#.post_feedforward_layernorm", hidden);
-    int scale = lf_rec_bare_vector(r, layer, "model.layers.#.layer_scalar", 1);
     int h = lf_rec_rmsnorm(r, x, before);
     int act = lf_rec_gate_mul(r, lf_rec_gemm(r, h, gate_up), LF_ACT_GELU_TANH, 0);
     int y = lf_rec_gemm_float(r, act, down);
     if (r->hp->layers[layer].has_experts) y = add_experts(r, layer, x, y);
-    return lf_rec_norm_add_scaled(r, y, after, x, scale);
+    if (r->hp->layer_input > 0) return lf_rec_norm_add(r, y, after, x); /* the number comes behind what they add */
+    return lf_rec_norm_add_scaled(r, y, after, x, layer_scalar(r, layer));
+}
+
+/* What the inputs of all layers are made of: a table and a norm, slots, and x₀. */
+struct layer_inputs {
+    struct lf_linear table;
+    int norm, x;
+};
+
+static struct layer_inputs begin_inputs(struct lf_recorder *r, int x)
+{
+    const struct lf_hparams *hp = r->hp;
+    struct lf_linear_opts table = {.parts = {{.pattern = "model.embed_tokens_per_layer", .n_rows = hp->n_layer_inputs}},
+                                   .n_in = hp->n_layers * hp->layer_input};
+    return (struct layer_inputs){.table = lf_rec_linear(r, -1, &table),
+                                 .norm = lf_rec_vector(r, -1, "model.per_layer_projection_norm", hp->layer_input),
+                                 .x = lf_rec_round(r, x)};
+}
+
+/* √2 · p of a layer, float. */
+static int input_of(struct lf_recorder *r, int layer, const struct layer_inputs *in)
+{
+    const struct lf_hparams *hp = r->hp;
+    int n = hp->layer_input;
+    struct lf_linear_opts opts = {.parts = {{.pattern = "model.per_layer_model_projection",
+                                             .n_rows = n,
+                                             .tensor_row = layer * n,
+                                             .tensor_rows = hp->n_layers * n}},
+                                  .n_in = hp->hidden};
+    struct lf_linear projection = lf_rec_linear(r, layer, &opts);
+    int of_id = lf_rec_embed_columns(r, layer, in->table, layer * n, n, lf_gemma_root(hp, n));
+    int of_x = lf_rec_gemm_float_scaled(r, in->x, projection, 1 / sqrtf((float)hp->hidden));
+    return lf_rec_norm_add(r, of_x, in->norm, of_id);
+}
+
+/* What the layer's input adds to the residual stream. */
+static int add_input(struct lf_recorder *r, int layer, int x, const struct layer_inputs *in)
+{
+    const struct lf_hparams *hp = r->hp;
+    struct lf_linear_opts gate_opts = {
+        .parts = {{.pattern = "model.layers.#.per_layer_input_gate", .n_rows = hp->layer_input}}, .n_in = hp->hidden};
+    struct lf_linear_opts out_opts = {
+        .parts = {{.pattern = "model.layers.#.per_layer_projection", .n_rows = hp->hidden}}, .n_in = hp->layer_input};
+    struct lf_linear gate = lf_rec_linear(r, layer, &gate_opts), out = lf_rec_linear(r, layer, &out_opts);
+    int after = lf_rec_vector(r, layer, "model.layers.#.post_per_layer_input_norm", hp->hidden);
+    int p = input_of(r, layer, in);
+    int act = lf_rec_gate_mul_by(r, lf_rec_gemm(r, lf_rec_round(r, x), gate), p, LF_ACT_GELU_TANH);
+    int y = lf_rec_gemm_float_scaled(r, act, out, sqrtf(0.5f));
+    return lf_rec_norm_add_scaled(r, y, after, x, layer_scalar(r, layer));
 }
 
 static void record(struct lf_recorder *r)
 {
-    lf_gemma_record(r, attention, mlp);
+    const struct lf_hparams *hp = r->hp;
+    struct lf_decoder_ends ends = lf_decoder_ends(r);
+    struct layer_inputs in = {.norm = LF_NONE};
+    int x = lf_gemma_embed(r, &ends);
+    if (hp->layer_input > 0) in = begin_inputs(r, x);
+    for (int layer = 0; layer < hp->n_layers; layer++) {
+        x = mlp(r, layer, attention(r, layer, x));
+        if (hp->layer_input > 0) x = add_input(r, layer, x, &in);
+    }
+    lf_gemma_logits(r, &ends, x);
 }
 
 static enum lf_status not_yet(const char *what, struct lf_err *err)
@@ -258,10 +336,29 @@ static enum lf_status check_switches(struct lf_json_value config, struct lf_err 
     if (!lf_json_is_absent(both) && !lf_json_string_is(both, "vision"))
         return lf_fail(err, LF_UNSUPPORTED, "use_bidirectional_attention: only tokens before a token are seen here");
     if (!lf_json_is_absent(lf_json_get(config, "rope_scaling"))) return not_yet("rope_scaling", err);
-    int layer_input = LAYER_INPUT;
+    return LF_OK;
+}
+
+/* Inputs of each layer, of which a row of one table has those of all layers. */
+static enum lf_status read_layer_inputs(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err)
+{
+    int n = LAYER_INPUT, n_rows = N_LAYER_INPUTS;
     if (!lf_json_is_absent(lf_json_get(config, "hidden_size_per_layer_input")))
-        LF_TRY(lf_config_int(config, "hidden_size_per_layer_input", 0, INT32_MAX, &layer_input, err));
-    return layer_input == 0 ? LF_OK : not_yet("hidden_size_per_layer_input", err);
+        LF_TRY(lf_config_int(config, "hidden_size_per_layer_input", 0, LF_HIDDEN_N, &n, err));
+    if (!lf_json_is_absent(lf_json_get(config, "vocab_size_per_layer_input")))
+        LF_TRY(lf_config_int(config, "vocab_size_per_layer_input", 0, LF_VOCAB_N, &n_rows, err));
+    if (n == 0) return LF_OK;
+    if (n > LF_HIDDEN_N / hp->n_layers)
+        return lf_fail(err, LF_UNSUPPORTED, "hidden_size_per_layer_input %d for %d layers is more than %d in all", n,
+                       hp->n_layers, (int)LF_HIDDEN_N);
+    if (n_rows < hp->n_vocab)
+        return lf_fail(err, LF_UNSUPPORTED,
+                       "vocab_size_per_layer_input %d is less than vocab_size %d: not all tokens have an input of each "
+                       "layer",
+                       n_rows, hp->n_vocab);
+    hp->layer_input = n;
+    hp->n_layer_inputs = n_rows;
+    return LF_OK;
 }
 
 static enum lf_status read_experts(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err)
@@ -281,6 +378,7 @@ static enum lf_status read(struct lf_hparams *hp, struct lf_json_value config, s
 {
     double cap = 0;
     LF_TRY(check_switches(config, err));
+    LF_TRY(read_layer_inputs(hp, config, err));
     LF_TRY(read_experts(hp, config, err));
     LF_TRY(lf_config_number_or(config, "final_logit_softcapping", 1e-3, 1e6, &cap, NULL, err));
     if (lf_json_is_absent(lf_json_get(config, "rope_parameters"))) {

@@ -227,15 +227,33 @@ static enum lf_status check_each(const struct check *c, const struct lf_op *op)
     return x == y ? LF_OK : wrong(c, "its number of rows a token", y, x);
 }
 
+/* Whole rows of the table, or columns that it has. */
+static enum lf_status check_embed(const struct check *c, const struct lf_op *op)
+{
+    int w = op->weight[LF_OP_W], y = width(c, op->out[LF_OP_Y]);
+    if (w < 0 || w >= c->n_slots || c->slots[w].is_vector) return wrong(c, "its table's slot", w, 0);
+    int n_in = c->slots[w].n_in;
+    if (op->column == LF_NONE) return n_in == y ? LF_OK : wrong(c, "the width of its output", y, n_in);
+    if (!c->p->values[op->out[LF_OP_Y]].is_float) return wrong(c, "an output of float", 0, 1);
+    return op->column >= 0 && y <= n_in - op->column ? LF_OK
+                                                     : wrong(c, "its last column", op->column + y - 1, n_in - 1);
+}
+
+/* Both halves in one value, or each in its own. */
+static enum lf_status check_gate_mul(const struct check *c, const struct lf_op *op)
+{
+    int x = width(c, op->in[LF_OP_X]), y = width(c, op->out[LF_OP_Y]), up = op->in[LF_OP_UP];
+    if (up == LF_NONE) return x == 2 * y ? LF_OK : wrong(c, "the width of its input", x, 2 * y);
+    LF_TRY(check_input(c, up));
+    if (!c->p->values[up].is_float || c->p->values[up].each != 0) return wrong(c, "an up of float", 0, 1);
+    if (x != y) return wrong(c, "the width of its gate", x, y);
+    return width(c, up) == y ? LF_OK : wrong(c, "the width of its up", width(c, up), y);
+}
+
 static enum lf_status check_op(const struct check *c, const struct lf_op *op)
 {
     if (op->out[LF_OP_Y] < 0 || op->out[LF_OP_Y] >= c->p->n_values) return wrong(c, "its output", op->out[LF_OP_Y], 0);
-    if (op->kind == LF_OP_EMBED) {
-        int w = op->weight[LF_OP_W];
-        return c->slots[w].n_in == width(c, op->out[LF_OP_Y])
-                   ? LF_OK
-                   : wrong(c, "the width of its output", width(c, op->out[LF_OP_Y]), c->slots[w].n_in);
-    }
+    if (op->kind == LF_OP_EMBED) return check_embed(c, op);
     LF_TRY(check_input(c, op->in[LF_OP_X]));
     int x = width(c, op->in[LF_OP_X]), y = width(c, op->out[LF_OP_Y]);
     if (op->kind == LF_OP_ROUTE) return check_route(c, op);
@@ -253,7 +271,7 @@ static enum lf_status check_op(const struct check *c, const struct lf_op *op)
         LF_TRY(check_residual(c, op));
         return x == y ? LF_OK : wrong(c, "the width of its output", y, x);
     case LF_OP_GATE_MUL:
-        return x == 2 * y ? LF_OK : wrong(c, "the width of its input", x, 2 * y);
+        return check_gate_mul(c, op);
     case LF_OP_ATTENTION:
         LF_TRY(check_sinks(c, op));
         return x == y ? LF_OK : wrong(c, "the width of its output", y, x);

@@ -118,7 +118,8 @@ struct lf_op_cost lf_pass_cost(const struct lf_program *p, const struct lf_op *o
     for (int i = 0; i < LF_OP_WEIGHTS_N; i++) {
         if (op->weight[i] == LF_NONE) continue;
         const struct lf_slot *slot = &slots[op->weight[i]];
-        cost.bytes += rows_read(p, op, slot, rows) * slot->n_in * (double)lf_dtype_bytes(weights[op->weight[i]].dtype);
+        int n_in = op->kind == LF_OP_EMBED ? p->values[op->out[LF_OP_Y]].width : slot->n_in;
+        cost.bytes += rows_read(p, op, slot, rows) * n_in * (double)lf_dtype_bytes(weights[op->weight[i]].dtype);
     }
     if (op->kind == LF_OP_ROPE_APPEND || op->kind == LF_OP_GEMM_ROPE_APPEND)
         cost.bytes += rows * (double)step->kv_layer_bytes;

@@ -14,7 +14,7 @@ static bool merge(struct lf_program *p, int at, enum lf_op_kind second, enum lf_
 {
     if (at + 1 >= p->n_ops || p->ops[at].kind != LF_OP_GEMM || p->ops[at + 1].kind != second) return false;
     struct lf_op *op = &p->ops[at], by = p->ops[at + 1];
-    if (!only_read_by(p, at + 1, op->out[LF_OP_Y])) return false;
+    if (!only_read_by(p, at + 1, op->out[LF_OP_Y]) || by.in[LF_OP_UP] != LF_NONE) return false;
     op->kind = fused;
     op->layer = by.layer;
     op->out[LF_OP_Y2] = by.out[LF_OP_Y];

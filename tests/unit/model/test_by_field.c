@@ -30,6 +30,9 @@ static void changed(void *ctx, struct lf_str text)
         hp.head_dim > LF_HEAD_DIM || hp.n_vocab < 1 || hp.max_positions < 1 || hp.ropes[0].rotary_dim % 2 ||
         !(hp.ropes[0].theta > 1) || !(hp.norm_eps > 0))
         fail_msg("read: %s", copy);
+    if (hp.layer_input < 0 || hp.layer_input * hp.n_layers > LF_HIDDEN_N ||
+        (hp.layer_input > 0 && hp.n_layer_inputs < hp.n_vocab))
+        fail_msg("inputs of layers: %s", copy);
     for (int i = 0; i < hp.n_layers; i++) {
         const struct lf_layer_hparams *layer = &hp.layers[i];
         int head_dim = lf_layer_head_dim(&hp, i), n_kv = lf_layer_n_kv_heads(&hp, i), of = i - layer->alias_back;
@@ -117,6 +120,14 @@ static const char *const configs[] = {
     " \"1\": {\"head_dim\": 64, \"num_key_value_heads\": 2}}, \"num_kv_shared_layers\": 1,"
     " \"use_double_wide_mlp\": true, \"enable_moe_block\": true, \"num_experts\": 8, \"top_k_experts\": 2,"
     " \"moe_intermediate_size\": 24}",
+    "{\"architectures\": [\"Gemma4ForConditionalGeneration\"], \"model_type\": \"gemma4\", \"eos_token_id\": [1, 106],"
+    " \"audio_config\": {\"model_type\": \"gemma4_audio\"}, \"text_config\": {\"model_type\": \"gemma4_text\", " SIZES
+    ", \"sliding_window\": 100, \"layer_types\": [\"full_attention\", \"full_attention\"], \"global_head_dim\": 64,"
+    " \"hidden_size_per_layer_input\": 16, \"vocab_size_per_layer_input\": 50, \"num_kv_shared_layers\": 1,"
+    " \"use_double_wide_mlp\": true, \"hidden_activation\": \"gelu_pytorch_tanh\", \"final_logit_softcapping\": 30.0,"
+    " \"use_bidirectional_attention\": null, \"rope_parameters\": {\"full_attention\": {\"rope_type\": "
+    "\"proportional\","
+    " \"partial_rotary_factor\": 0.25, \"rope_theta\": 1e6}, \"sliding_attention\": {\"rope_theta\": 1e4}}}}",
     "{\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"model_type\": \"gemma3\", \"eos_token_id\": 1,"
     " \"text_config\": {\"model_type\": \"gemma3_text\", " SIZES ", \"sliding_window\": 100,"
     " \"layer_types\": [\"full_attention\", \"sliding_attention\"], \"rope_parameters\": {"

@@ -192,8 +192,11 @@ static void what_gemma4_has_not_is_refused_by_name(void **state)
         {"per_layer_config", "{\"5\":{\"head_dim\":60},\"7\":{\"head_dim\":60}}", "head_dim 60"},
         {"per_layer_config", "{\"0\":{\"num_key_value_heads\":3}}", "3 KV heads of layer 0"},
         {"per_layer_config", "[]", "per_layer_config is an array"},
-        {"hidden_size_per_layer_input", "8", "hidden_size_per_layer_input"},
-        {"hidden_size_per_layer_input", NULL, "hidden_size_per_layer_input"}, /* 256 */
+        {"hidden_size_per_layer_input", "-1", "hidden_size_per_layer_input is -1"},
+        {"hidden_size_per_layer_input", "8.5", "hidden_size_per_layer_input"},
+        {"hidden_size_per_layer_input", "131073", "hidden_size_per_layer_input 131073 for 8 layers"}, /* LF_HIDDEN_N */
+        {"vocab_size_per_layer_input", "-1", "vocab_size_per_layer_input is -1"},
+        {"vocab_size_per_layer_input", "\"many\"", "vocab_size_per_layer_input"},
         {"num_kv_shared_layers", "3", "no layer before them is of layer 5's type"},
         {"num_kv_shared_layers", "8", "num_kv_shared_layers is 8"},
         {"use_double_wide_mlp", "2", "use_double_wide_mlp"},
@@ -206,6 +209,28 @@ static void what_gemma4_has_not_is_refused_by_name(void **state)
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         check_refused(config_gemma4(), rows[i].key, rows[i].value, rows[i].says);
+}
+
+/* 256 for each of 262,144 tokens where nothing is said; those of tokens that there are not are read all the same. */
+static void gemma4_has_inputs_of_each_layer(void **state)
+{
+    (void)state;
+    struct config_text c = config_gemma4();
+    struct lf_hparams hp = good(c, "vocab_size_per_layer_input", "1", NULL, NULL); /* has no rows to be too few */
+    assert_true(hp.layer_input == 0 && hp.n_layer_inputs == 0);
+    lf_hparams_deinit(&hp);
+    hp = good(c, "hidden_size_per_layer_input", NULL, NULL, NULL);
+    assert_true(hp.layer_input == 256 && hp.n_layer_inputs == 262144);
+    lf_hparams_deinit(&hp);
+    hp = good(c, "hidden_size_per_layer_input", "9", "vocab_size_per_layer_input", "50"); /* vocab_size */
+    assert_true(hp.layer_input == 9 && hp.n_layer_inputs == 50);
+    lf_hparams_deinit(&hp);
+    hp = good(c, "hidden_size_per_layer_input", "131072", NULL, NULL);
+    assert_int_equal(hp.layer_input, 131072);
+    lf_hparams_deinit(&hp);
+    config_set(&c, "hidden_size_per_layer_input", "9");
+    check_refused(c, "vocab_size_per_layer_input", "49", "vocab_size_per_layer_input 49 is less than vocab_size 50");
+    check_refused(c, "vocab_size_per_layer_input", "0", "vocab_size_per_layer_input 0 is less than");
 }
 
 /* Both ways of saying so: that of the hub, and that of transformers 5. */
@@ -269,6 +294,7 @@ int main(void)
         cmocka_unit_test(gemma4_has_values_of_keys_and_a_last_layer_without_a_window),
         cmocka_unit_test(gemma4_has_heads_of_their_own_in_layers_without_a_window),
         cmocka_unit_test(gemma4_has_layers_that_share_the_keys_of_the_last_of_their_type),
+        cmocka_unit_test(gemma4_has_inputs_of_each_layer),
         cmocka_unit_test(what_gemma4_has_not_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
