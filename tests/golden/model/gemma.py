@@ -41,6 +41,7 @@ def models():
     typed = {"full_attention": {"partial_rotary_factor": 0.3, "rope_theta": 50000.0, "rope_type": "proportional"},
              "sliding_attention": {"rope_theta": 3000.0, "rope_type": "default"}}
     kinds = ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"]
+    inputs = {"hidden_size_per_layer_input": 16, "vocab_size_per_layer_input": 64}
     return {
         "gemma3-f32": old,
         "gemma3-bf16": new,
@@ -65,6 +66,19 @@ def models():
                               "use_double_wide_mlp": True, "dtype": "float32",
                               "layer_types": [*kinds, "sliding_attention", "full_attention"],
                               "per_layer_config": {n: {"head_dim": 24, "num_key_value_heads": 4} for n in ("1", "5")}},
+        # in the form of E2B on the hub, whose files hold keys and values of layers that share others' (LEFT_OVER)
+        "gemma4-inputs-f32": {**dense, **inputs, "head_dim": 24, "global_head_dim": 40, "num_hidden_layers": 7,
+                              "layer_types": [*kinds[:2] * 3, "full_attention"], "num_kv_shared_layers": 3,
+                              "use_double_wide_mlp": True, "use_bidirectional_attention": None, "torch_dtype": "float32"},
+        # as transformers 5 writes it; an odd number of channels, and more rows than there are tokens
+        "gemma4-inputs-bf16": {**dense, "head_dim": 32, "num_hidden_layers": 4, "layer_types": kinds, "rope_parameters": typed,
+                               "hidden_size_per_layer_input": 9, "vocab_size_per_layer_input": 70, "num_kv_shared_layers": 0,
+                               "per_layer_config": {n: {"head_dim": 48} for n in ("1", "3")}, "enable_moe_block": True,
+                               "num_experts": 5, "top_k_experts": 2, "moe_intermediate_size": 12, "dtype": "bfloat16"},
+        # in the form of E4B on the hub
+        "gemma4-inputs-vision-bf16": {**dense, **inputs, "head_dim": 32, "global_head_dim": 64, "num_hidden_layers": 6,
+                                      "layer_types": [*kinds, "sliding_attention", "full_attention"],
+                                      "num_kv_shared_layers": 2, "rope_parameters": typed, "torch_dtype": "bfloat16"},
     }
 
 
@@ -72,7 +86,10 @@ def models():
 NESTED = {"gemma3-vision-bf16": ("language_model.model.", "language_model."),
           "gemma3-vision-f32": ("model.language_model.", ""),
           "gemma4-vision-bf16": ("model.language_model.", ""),
-          "gemma4-global-bf16": ("model.language_model.", "")}
+          "gemma4-global-bf16": ("model.language_model.", ""),
+          "gemma4-inputs-vision-bf16": ("model.language_model.", "")}
+# Models whose files hold what transformers leaves unread: keys and values of layers that read those of others.
+LEFT_OVER = {"gemma4-inputs-f32"}
 
 
 def nest(folder, c, stored, inner, head):
@@ -95,6 +112,23 @@ def write(folder, c, stored, dtype):
     make.write_config(folder, c)
 
 
+def inputs_of(c):
+    """Channels of the input that each layer has for each token."""
+    return c.get("hidden_size_per_layer_input") if is_4(c) else 0
+
+
+def left_over(c, rng):
+    """Keys and values that no layer reads."""
+    out = {}
+    for n in range(c["num_hidden_layers"]):
+        if source_of(c, n) != n:
+            kv_heads, hd = heads_of(c, n)
+            for name, shape in (("k_proj", (kv_heads * hd, c["hidden_size"])), ("v_proj", (kv_heads * hd, c["hidden_size"])),
+                                ("k_norm", (hd,))):
+                out[f"model.layers.{n}.self_attn.{name}.weight"] = make.ENCODE[dtype_of(c)][1](rng.standard_normal(shape))
+    return out
+
+
 def is_4(c):
     return c["model_type"] == "gemma4_text"
 
@@ -112,6 +146,11 @@ def shapes(c):
     out = {"model.embed_tokens.weight": (v, d), "model.norm.weight": (d,)}
     if not value(c, "tie_word_embeddings"):
         out["lm_head.weight"] = (v, d)
+    if inputs_of(c):
+        wide = inputs_of(c) * c["num_hidden_layers"]
+        out["model.embed_tokens_per_layer.weight"] = (c["vocab_size_per_layer_input"], wide)
+        out["model.per_layer_model_projection.weight"] = (wide, d)
+        out["model.per_layer_projection_norm.weight"] = (inputs_of(c),)
     for n in range(c["num_hidden_layers"]):
         p, (kv_heads, hd) = f"model.layers.{n}.", heads_of(c, n)
         q, kv, shares = c["num_attention_heads"] * hd, kv_heads * hd, source_of(c, n) != n
@@ -120,6 +159,9 @@ def shapes(c):
             out[p + name + "_layernorm.weight"] = (d,)
         if is_4(c):
             out[p + "layer_scalar"] = (1,)
+        if inputs_of(c):
+            out[p + "per_layer_input_gate.weight"], out[p + "per_layer_projection.weight"] = (inputs_of(c), d), (d, inputs_of(c))
+            out[p + "post_per_layer_input_norm.weight"] = (d,)
         for name, rows, cols in (("q", q, d), ("k", kv, d), ("v", kv, d), ("o", d, q)):
             if name == "v" and v_is_k(c, n) or name in "kv" and shares:
                 continue
@@ -243,8 +285,15 @@ def forward(c, t, ids, gaps=None):
         a, b = np.split(x, 2, -1)
         return np.concatenate([a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)], -1)
 
+    def root(n):
+        return float(EMBED_ROUND[dtype_of(c)](np.sqrt(n)))
+
     gap = np.arange(n)[:, None] - np.arange(n)[None]  # query position - key position
-    x = t["model.embed_tokens.weight"][ids] * float(EMBED_ROUND[dtype_of(c)](np.sqrt(c["hidden_size"])))
+    x = t["model.embed_tokens.weight"][ids] * root(c["hidden_size"])
+    if inputs_of(c):
+        of_ids = t["model.embed_tokens_per_layer.weight"][ids].reshape(n, -1, inputs_of(c)) * root(inputs_of(c))
+        of_x = linear(x, "model.per_layer_model_projection").reshape(of_ids.shape) / np.sqrt(c["hidden_size"])
+        inputs = (norm(of_x, t["model.per_layer_projection_norm.weight"]) + of_ids) / np.sqrt(2)
     for layer, kind in enumerate(layer_types(c)):
         p, (kv_heads, hd) = f"model.layers.{layer}.", heads_of(c, layer)
         h = norm(x, t[p + "input_layernorm.weight"])
@@ -272,6 +321,9 @@ def forward(c, t, ids, gaps=None):
             other = norm(experts(c, t, p, x, norm, gaps), t[p + "post_feedforward_layernorm_2.weight"])
             y = norm(y, t[p + "post_feedforward_layernorm_1.weight"]) + other
         x = x + norm(y, t[p + "post_feedforward_layernorm.weight"])
+        if inputs_of(c):
+            gate = gelu(linear(x, p + "per_layer_input_gate")) * inputs[:, layer]
+            x = x + norm(linear(gate, p + "per_layer_projection"), t[p + "post_per_layer_input_norm.weight"])
         x = x * t.get(p + "layer_scalar", 1.0)
     x = norm(x, t["model.norm.weight"])
     logits = x @ t.get("lm_head.weight", t["model.embed_tokens.weight"]).T
@@ -280,16 +332,19 @@ def forward(c, t, ids, gaps=None):
 
 
 def oracle(folder, c, ids):
-    """transformers' logits, the model in float64, but for √hidden, which it rounds to the type of the weights."""
+    """transformers' logits, the model in float64, but for what multiplies embeddings, which it rounds to the type of the
+    weights."""
     import torch
     from transformers import AutoModelForCausalLM
 
-    kept = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype_of(c))).model.embed_tokens
-    scale = kept.embed_scale.to(kept.weight.dtype).double()
+    kept = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype_of(c))).model
+    tables = [n for n in ("embed_tokens", "embed_tokens_per_layer") if hasattr(kept, n)]
+    scales = [getattr(kept, n).embed_scale.to(getattr(kept, n).weight.dtype).double() for n in tables]
     model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", experts_implementation="eager",
                                                  dtype=torch.float32)
     model = model.double().eval()
-    model.model.embed_tokens.embed_scale = scale
+    for name, scale in zip(tables, scales):
+        getattr(model.model, name).embed_scale = scale
     with torch.no_grad():
         # which are wanted is named: see of_transformers.py
         return model(torch.tensor([ids]), logits_to_keep=torch.arange(len(ids))).logits[0].numpy()
@@ -300,6 +355,8 @@ def write_all(out, with_oracle):
         rng = np.random.default_rng(3000 + seed)
         stored = weights(c, rng)
         folder, decode = f"{out}/{name}", make.ENCODE[dtype_of(c)][2]
+        if name in LEFT_OVER:
+            stored |= left_over(c, rng)
         write(folder, c, stored, dtype_of(c))
         ids, t = rng.integers(0, c["vocab_size"], make.N_IDS).tolist(), {n: decode(a) for n, a in stored.items()}
         if c.get("enable_moe_block"):
