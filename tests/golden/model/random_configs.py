@@ -255,6 +255,9 @@ def gemma4_shapes(rng, c, of):
 
 def gemma4(rng, c):
     more = {**gemma(rng, c), "hidden_size_per_layer_input": 0, "attention_k_eq_v": chance(rng)}
+    if chance(rng):
+        more |= {"hidden_size_per_layer_input": int(rng.integers(1, 50)),
+                 "vocab_size_per_layer_input": c["vocab_size"] + pick(rng, 0, 7)}
     more |= gemma4_shapes(rng, c, more)
     types = gemma4_types(c, more)
     n_shared = [n for n in range(len(types)) if set(types[:len(types) - n]) == set(types)]
