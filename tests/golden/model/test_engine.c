@@ -1,4 +1,4 @@
-/* The engine over a model whose layers differ in windows: the same answers whether the cache lets go of what is behind
+/* The engine over models whose layers differ in windows: the same answers whether the cache lets go of what is behind
  * the windows or keeps everything, alone and together, in chunks of any size, from the prefix cache, with documents
  * that are evicted. Weights are random; what is compared are ids and the bits of their log-probabilities. */
 #include <time.h>
@@ -45,28 +45,45 @@ static enum lf_status wait_step(void *ctx, struct lf_sampled *out)
     return lf_model_wait(ctx, out, NULL);
 }
 
-/* Six layers: full where layer_types says so. */
-static void write_model(const struct temp_dir *dir, bool all_slide)
+enum kind { SOME_SLIDE, ALL_SLIDE, WITH_INPUTS, KINDS_N };
+
+/* Gemma 4 with inputs of each layer, whose last three layers read the keys and values of the first three. */
+static struct config_text with_inputs(void)
 {
-    struct config_text c = config_good("[\"Qwen3ForCausalLM\"]", "\"qwen3\"");
+    struct config_text c = config_good("[\"Gemma4ForCausalLM\"]", "\"gemma4_text\"");
+    config_set(&c, "hidden_act", NULL);
+    config_set(&c, "global_head_dim", "32");
+    config_set(&c, "hidden_size_per_layer_input", "16");
+    config_set(&c, "vocab_size_per_layer_input", "50");
+    config_set(&c, "num_kv_shared_layers", "3");
+    config_set(&c, "use_double_wide_mlp", "true");
+    return c;
+}
+
+/* Six layers: full where layer_types says so. */
+static void write_model(const struct temp_dir *dir, enum kind kind)
+{
+    struct config_text c = kind == WITH_INPUTS ? with_inputs() : config_good("[\"Qwen3ForCausalLM\"]", "\"qwen3\"");
     config_set(&c, "num_hidden_layers", "6");
     config_set(&c, "max_position_embeddings", "1536");
-    config_set(&c, "use_sliding_window", "true");
-    config_set(&c, "sliding_window", all_slide ? "40" : "100");
-    config_set(&c, "max_window_layers", all_slide ? "0" : "1");
-    if (!all_slide)
+    config_set(&c, "sliding_window", kind == ALL_SLIDE ? "40" : "100");
+    if (kind != WITH_INPUTS) {
+        config_set(&c, "use_sliding_window", "true");
+        config_set(&c, "max_window_layers", kind == ALL_SLIDE ? "0" : "1");
+    }
+    if (kind != ALL_SLIDE)
         config_set(&c, "layer_types",
                    "[\"sliding_attention\",\"sliding_attention\",\"full_attention\",\"sliding_attention\","
                    "\"sliding_attention\",\"full_attention\"]");
     config_write(&c, dir);
 }
 
-static void setup_open(struct setup *s, bool all_slide, bool cache_groups, int chunk, int kv_tokens)
+static void setup_open(struct setup *s, enum kind kind, bool cache_groups, int chunk, int kv_tokens)
 {
     struct lf_err err = {0};
     memset(s, 0, sizeof(*s));
     s->dir = temp_dir_make();
-    write_model(&s->dir, all_slide);
+    write_model(&s->dir, kind);
     struct model_rig_opts opts = {.dir = s->dir.path,
                                   .load = LF_LOAD_DUMMY,
                                   .seed = 3,
@@ -150,12 +167,12 @@ static void expect_same(const struct answer *a, const struct answer *b)
 }
 
 /* Alone, from the cache, all together twice; the longest is found in the cache. */
-static void compare(const struct answer *expected, bool all_slide, int chunk, int kv_tokens, bool is_cached)
+static void compare(const struct answer *expected, enum kind kind, int chunk, int kv_tokens, bool is_cached)
 {
     struct setup s;
     struct answer got[PROMPTS];
     struct lf_request *reqs[PROMPTS];
-    setup_open(&s, all_slide, true, chunk, kv_tokens);
+    setup_open(&s, kind, true, chunk, kv_tokens);
     all_alone(&s, got);
     expect_same(expected, got);
     int n_cached = collect(submit(&s, PROMPTS - 1), &got[PROMPTS - 1]);
@@ -172,16 +189,16 @@ static void compare(const struct answer *expected, bool all_slide, int chunk, in
 static void answers_are_the_same_with_and_without_cache_groups(void **state)
 {
     (void)state;
-    for (int all_slide = 0; all_slide < 2; all_slide++) {
+    for (enum kind kind = 0; kind < KINDS_N; kind++) {
         struct setup s;
         struct answer expected[PROMPTS];
-        setup_open(&s, all_slide, false, 512, 4 * CTX);
+        setup_open(&s, kind, false, 512, 4 * CTX);
         all_alone(&s, expected);
         assert_int_equal(s.rig.kv.n_groups, 1);
         setup_close(&s);
         static const int chunks[] = {16, 130, 512};
-        for (size_t k = 0; k < LF_N_ELEMS(chunks); k++) compare(expected, all_slide, chunks[k], 4 * CTX, true);
-        compare(expected, all_slide, 130, CTX, false); /* documents push each other out */
+        for (size_t k = 0; k < LF_N_ELEMS(chunks); k++) compare(expected, kind, chunks[k], 4 * CTX, true);
+        compare(expected, kind, 130, CTX, false); /* documents push each other out */
     }
 }
 
@@ -191,8 +208,8 @@ static void a_cache_of_one_context_holds_it_and_is_as_small_as_planned(void **st
     (void)state;
     struct setup with, without;
     struct lf_engine_state now;
-    setup_open(&with, false, true, 64, CTX);
-    setup_open(&without, false, false, 64, CTX);
+    setup_open(&with, SOME_SLIDE, true, 64, CTX);
+    setup_open(&without, SOME_SLIDE, false, 64, CTX);
     const struct lf_kv_cache *kv = &with.rig.kv;
     assert_int_equal(kv->n_groups, 3); /* two full layers; four with windows */
     int n_seq = CTX / LF_KV_BLOCK_TOKENS + 2 * (2 + 2), n_step = 2;
