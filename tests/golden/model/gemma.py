@@ -66,10 +66,12 @@ def models():
                               "use_double_wide_mlp": True, "dtype": "float32",
                               "layer_types": [*kinds, "sliding_attention", "full_attention"],
                               "per_layer_config": {n: {"head_dim": 24, "num_key_value_heads": 4} for n in ("1", "5")}},
-        # in the form of E2B on the hub, whose files hold keys and values of layers that share others' (LEFT_OVER)
+        # in the form of E2B on the hub, whose files hold keys and values of layers that share others' (LEFT_OVER); an
+        # epsilon so large that scales before norms count
         "gemma4-inputs-f32": {**dense, **inputs, "head_dim": 24, "global_head_dim": 40, "num_hidden_layers": 7,
                               "layer_types": [*kinds[:2] * 3, "full_attention"], "num_kv_shared_layers": 3,
-                              "use_double_wide_mlp": True, "use_bidirectional_attention": None, "torch_dtype": "float32"},
+                              "use_double_wide_mlp": True, "use_bidirectional_attention": None, "rms_norm_eps": 0.02,
+                              "torch_dtype": "float32"},
         # as transformers 5 writes it; an odd number of channels, and more rows than there are tokens
         "gemma4-inputs-bf16": {**dense, "head_dim": 32, "num_hidden_layers": 4, "layer_types": kinds, "rope_parameters": typed,
                                "hidden_size_per_layer_input": 9, "vocab_size_per_layer_input": 70, "num_kv_shared_layers": 0,
