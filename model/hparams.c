@@ -18,6 +18,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/limits.h"
+#include "model/activation.h"
 #include "model/arch/arch.h"
 #include "model/config.h"
 #include "model/foreign.h"
@@ -237,26 +238,11 @@ static enum lf_status read_common(struct lf_hparams *hp, struct lf_json_value ro
     return LF_OK;
 }
 
-/* The activation, which some files call hidden_activation, is the one that the architecture has. */
-static enum lf_status check_activation(const struct lf_arch *fam, struct lf_json_value root, struct lf_err *err)
-{
-    static const char *const keys[] = {"hidden_act", "hidden_activation"};
-    const char *only = fam->activation ? fam->activation : "silu";
-    for (size_t i = 0; i < LF_N_ELEMS(keys); i++) {
-        struct lf_json_value act = lf_json_get(root, keys[i]);
-        struct lf_str raw = lf_json_raw(act);
-        if (lf_json_is_absent(act) || lf_json_string_is(act, only)) continue;
-        return lf_fail(err, LF_UNSUPPORTED, "%s \"%.*s\" is not implemented (\"%s\" is)", keys[i],
-                       (int)LF_MIN(raw.len, (size_t)64), raw.ptr, only);
-    }
-    return LF_OK;
-}
-
 /* Biases, activation, and what is common. */
 static enum lf_status read_switches(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
                                     struct lf_err *err)
 {
-    LF_TRY(check_activation(fam, root, err));
+    LF_TRY(lf_activation_read(&hp->act, fam, root, err));
     bool attention_bias = false, mlp_bias = false;
     LF_TRY(lf_config_bool_or(root, "attention_bias", &attention_bias, err));
     LF_TRY(lf_config_bool_or(root, "mlp_bias", &mlp_bias, err));

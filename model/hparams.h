@@ -12,6 +12,7 @@
 #include "core/dtype.h"
 #include "core/status.h"
 #include "device/delta.h"
+#include "device/ops.h"
 
 enum { LF_EOS_IDS_N = 16, LF_ROPES_N = 2 };
 
@@ -49,6 +50,7 @@ struct lf_hparams {
     float norm_eps;
     float attn_scale; /* of scores; 0: head_dim^-½ */
     float softcap;    /* of logits; 0: none */
+    enum lf_act act;  /* of MLPs and experts, but for gpt-oss, which has its own */
     struct lf_multipliers multipliers;
     struct lf_q_scale q_scale;
     bool tied; /* lm_head is the embedding */

@@ -51,7 +51,9 @@ struct lf_arch {
     int head_dim;                /* default; 0: hidden_size / num_attention_heads */
     bool as_many_kv_heads;       /* as heads, where num_key_value_heads is missing */
     struct lf_arch_sizes sizes;  /* defaults */
-    const char *activation;      /* the only one, by its name in transformers; NULL: silu */
+    bool hidden_activation;      /* the key of its activation, which is gelu_pytorch_tanh where that is missing; else it
+                                    is hidden_act, and silu */
+    bool only_silu;              /* no other may stand there: it says more than what MLPs have */
     /* What it reads beyond that, when the rest has been read; NULL: nothing. reads: those of its keys, and of its
      * parameters of RoPE, that change a result where nobody reads them, NULL behind the last. */
     enum lf_status (*read)(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err);

@@ -90,5 +90,5 @@ struct lf_decoder_ends lf_decoder_ends(struct lf_recorder *r)
 
 int lf_decoder_swiglu(struct lf_recorder *r, int h, struct lf_linear gate_up)
 {
-    return lf_rec_gate_mul(r, lf_rec_gemm(r, h, gate_up), LF_ACT_SILU, 0);
+    return lf_rec_gate_mul(r, lf_rec_gemm(r, h, gate_up), r->hp->act, 0);
 }

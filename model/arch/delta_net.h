@@ -27,7 +27,7 @@ LF_MUST_CHECK enum lf_status lf_delta_net_read_experts(struct lf_hparams *hp, st
 
 /* Columns of an architecture's row that all have. */
 #define LF_DELTA_NET_ROW                                                                                               \
-    .attention_bias = true, .qk_norm = true, .norm_plus_1 = true, .own_layer_types = true,                             \
+    .only_silu = true, .attention_bias = true, .qk_norm = true, .norm_plus_1 = true, .own_layer_types = true,          \
     .partial_rotary_factor = 0.25, .head_dim = 256, .read_layers = lf_delta_net_read
 
 #endif

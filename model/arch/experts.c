@@ -79,7 +79,7 @@ static int add_shared(struct lf_recorder *r, int layer, int h, int x, const stru
         .parts = {{.pattern = names->shared_down, .n_rows = hidden}}, .n_in = n, .shard = LF_SHARD_COLUMNS};
     struct lf_linear_opts weight = {.parts = {{.pattern = names->shared_weight, .n_rows = 1}}, .n_in = hidden};
     int gate = lf_rec_gemm_float(r, h, lf_rec_linear(r, layer, &weight));
-    int act = lf_rec_gate_mul(r, lf_rec_gemm(r, h, lf_rec_linear(r, layer, &gate_up)), LF_ACT_SILU, 0);
+    int act = lf_rec_gate_mul(r, lf_rec_gemm(r, h, lf_rec_linear(r, layer, &gate_up)), r->hp->act, 0);
     return lf_rec_gate_sigmoid(r, lf_rec_gemm_float(r, act, lf_rec_linear(r, layer, &down)), gate, x);
 }
 
@@ -107,6 +107,6 @@ int lf_rec_expert_mlp(struct lf_recorder *r, int layer, int x, const struct lf_e
     int h = lf_rec_rmsnorm(r, x, norm);
     if (hp->shared_intermediate > 0) x = add_shared(r, layer, h, x, names);
     struct lf_routing routing = lf_rec_route(r, lf_rec_gemm_float(r, h, router), hp->experts_per_token, route, 1);
-    int act = lf_rec_gate_mul(r, lf_rec_expert_gemm(r, h, gate_up, &routing), LF_ACT_SILU, 0);
+    int act = lf_rec_gate_mul(r, lf_rec_expert_gemm(r, h, gate_up, &routing), r->hp->act, 0);
     return lf_rec_expert_sum(r, lf_rec_expert_gemm_float(r, act, down, &routing), &routing, x);
 }

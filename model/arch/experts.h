@@ -26,7 +26,7 @@ struct lf_expert_names {
     const char *shared_gate, *shared_up, *shared_down, *shared_weight;
 };
 
-/* x + Σ weight · down(silu(gate(h)) · up(h)) over the experts that the router chooses by h = rmsnorm(x), and, where
+/* x + Σ weight · down(act(gate(h)) · up(h)) over the experts that the router chooses by h = rmsnorm(x), and, where
  * there is a shared one, σ(h · shared weight) times what that makes of h. */
 int lf_rec_expert_mlp(struct lf_recorder *r, int layer, int x, const struct lf_expert_names *names,
                       enum lf_route route);

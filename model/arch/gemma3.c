@@ -45,7 +45,7 @@ static int mlp(struct lf_recorder *r, int layer, int x)
     struct lf_linear gate_up = lf_decoder_gate_up(r, layer), down = lf_decoder_down(r, layer);
     int after = norm_of(r, layer, "model.layers.#.post_feedforward_layernorm", hidden);
     int h = lf_rec_rmsnorm(r, x, before);
-    int act = lf_rec_gate_mul(r, lf_rec_gemm(r, h, gate_up), LF_ACT_GELU_TANH, 0);
+    int act = lf_rec_gate_mul(r, lf_rec_gemm(r, h, gate_up), r->hp->act, 0);
     return lf_rec_norm_add(r, lf_rec_gemm_float(r, act, down), after, x);
 }
 
@@ -105,7 +105,7 @@ static const char *const reads[] = {"query_pre_attn_scalar", "final_logit_softca
               .n_kv_heads = 4,                                                                                         \
               .max_positions = 131072,                                                                                 \
               .norm_eps = 1e-6},                                                                                       \
-    .activation = "gelu_pytorch_tanh", .read = read, .reads = reads, .record = record
+    .hidden_activation = true, .read = read, .reads = reads, .record = record
 
 const struct lf_arch lf_arch_gemma3_text = {.name = "Gemma3ForCausalLM", .model_type = "gemma3_text", OF_BOTH};
 /* 4B, 12B and 27B, which also see. */

@@ -111,7 +111,7 @@ static int add_experts(struct lf_recorder *r, int layer, int x, int mlp)
     int of_experts = lf_rec_vector(r, layer, "model.layers.#.post_feedforward_layernorm_2", hp->hidden);
     struct lf_routing routing = route(r, layer, x);
     int h = lf_rec_expert_gemm(r, lf_rec_rmsnorm(r, x, before), lf_rec_linear(r, layer, &gate_up), &routing);
-    int act = lf_rec_gate_mul(r, h, LF_ACT_GELU_TANH, 0);
+    int act = lf_rec_gate_mul(r, h, hp->act, 0);
     int y = lf_rec_expert_gemm_float(r, act, lf_rec_linear(r, layer, &down), &routing);
     y = lf_rec_expert_sum(r, y, &routing, LF_NONE);
     return lf_rec_norm_add(r, y, of_experts, lf_rec_norm_add(r, mlp, of_mlp, LF_NONE));
@@ -129,7 +129,7 @@ static int mlp(struct lf_recorder *r, int layer, int x)
     struct lf_linear gate_up = lf_decoder_gate_up(r, layer), down = lf_decoder_down(r, layer);
     int after = lf_rec_vector(r, layer, "model.layers.#.post_feedforward_layernorm", hidden);
     int h = lf_rec_rmsnorm(r, x, before);
-    int act = lf_rec_gate_mul(r, lf_rec_gemm(r, h, gate_up), LF_ACT_GELU_TANH, 0);
+    int act = lf_rec_gate_mul(r, lf_rec_gemm(r, h, gate_up), r->hp->act, 0);
     int y = lf_rec_gemm_float(r, act, down);
     if (r->hp->layers[layer].has_experts) y = add_experts(r, layer, x, y);
     if (r->hp->layer_input > 0) return lf_rec_norm_add(r, y, after, x); /* the number comes behind what they add */
@@ -179,7 +179,7 @@ static int add_input(struct lf_recorder *r, int layer, int x, const struct layer
     struct lf_linear gate = lf_rec_linear(r, layer, &gate_opts), out = lf_rec_linear(r, layer, &out_opts);
     int after = lf_rec_vector(r, layer, "model.layers.#.post_per_layer_input_norm", hp->hidden);
     int p = input_of(r, layer, in);
-    int act = lf_rec_gate_mul_by(r, lf_rec_gemm(r, lf_rec_round(r, x), gate), p, LF_ACT_GELU_TANH);
+    int act = lf_rec_gate_mul_by(r, lf_rec_gemm(r, lf_rec_round(r, x), gate), p, hp->act);
     int y = lf_rec_gemm_float_scaled(r, act, out, sqrtf(0.5f));
     return lf_rec_norm_add_scaled(r, y, after, x, layer_scalar(r, layer));
 }
@@ -406,7 +406,7 @@ static const char *const reads[] = {"final_logit_softcapping", "use_bidirectiona
               .n_kv_heads = 4,                                                                                         \
               .max_positions = 131072,                                                                                 \
               .norm_eps = 1e-6},                                                                                       \
-    .activation = "gelu_pytorch_tanh", .read = read, .reads = reads, .read_layers = read_layers, .record = record
+    .hidden_activation = true, .read = read, .reads = reads, .read_layers = read_layers, .record = record
 
 const struct lf_arch lf_arch_gemma4_text = {.name = "Gemma4ForCausalLM", .model_type = "gemma4_text", OF_BOTH};
 const struct lf_arch lf_arch_gemma4 = {

@@ -109,6 +109,7 @@ const struct lf_arch lf_arch_gpt_oss = {.name = "GptOssForCausalLM",
                                         .rope_theta = DEFAULT_THETA,
                                         .head_dim = HEAD_DIM,
                                         .mxfp4 = true,
+                                        .only_silu = true,
                                         .read = read,
                                         .reads = reads,
                                         .record = record};

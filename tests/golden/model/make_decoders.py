@@ -29,6 +29,7 @@ def models():
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
     scaled = {"type": "yarn", "rope_theta": 1e6, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.5, **yarn}
     return {
+        "llama-gelu-f32": base("LlamaForCausalLM", "llama", "float32", rope_theta=10000.0, hidden_act="gelu"),
         "olmo2-f32": base(*olmo2, "float32", rope_theta=500000.0, num_attention_heads=4, num_key_value_heads=2,
                           hidden_size=40, intermediate_size=28, attention_bias=False),
         "olmo2-yarn-bf16": base(*olmo2, "bfloat16", num_hidden_layers=3, num_attention_heads=3, num_key_value_heads=3,

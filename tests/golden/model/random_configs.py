@@ -41,12 +41,17 @@ def chance(rng, p=0.5):
 # ---- what a configuration has ----
 
 
+def activation(rng):
+    return pick(rng, "silu", "silu", "swish", "gelu", "gelu_python", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_new",
+                "gelu_fast", "gelu_accurate")
+
+
 def sizes(rng):
     """What every family has."""
     kv_heads = int(rng.integers(1, 4))
     heads = kv_heads * int(rng.integers(1, 4))
     return {
-        "hidden_act": "silu",
+        "hidden_act": activation(rng),
         "hidden_size": heads * int(rng.integers(3, 12)),
         "intermediate_size": int(rng.integers(5, 60)),
         "num_hidden_layers": int(rng.integers(1, 7)),
@@ -206,7 +211,7 @@ def ministral3(rng, c):
 
 
 def gpt_oss(rng, c):
-    more = {**experts(rng, "num_local_experts"), "sliding_window": window(rng), "attention_bias": chance(rng, 0.8), "swiglu_limit": pick(rng, 0.3, 1.0, 7.0)}
+    more = {**experts(rng, "num_local_experts"), "hidden_act": "silu", "sliding_window": window(rng), "attention_bias": chance(rng, 0.8), "swiglu_limit": pick(rng, 0.3, 1.0, 7.0)}
     if chance(rng):
         more["layer_types"] = layer_types(rng, c)
     if chance(rng):  # as the hub has it
@@ -214,7 +219,7 @@ def gpt_oss(rng, c):
     return {**more, "rope_parameters": {"rope_type": "default", "rope_theta": theta(rng), **(scaling(rng) or {})}}
 def gemma(rng, c):
     """What both have: layers of two types, with RoPE by type, heads of any size."""
-    more = {"hidden_act": None, "head_dim": int(8 * rng.integers(1, 20)), "sliding_window": window(rng),
+    more = {"hidden_act": None, "hidden_activation": activation(rng), "head_dim": int(8 * rng.integers(1, 20)), "sliding_window": window(rng),
             "attention_bias": chance(rng, 0.3), "pad_token_id": 0}
     if chance(rng):
         more["layer_types"] = layer_types(rng, c)

@@ -69,6 +69,7 @@ static const struct {
               {"gemma4-inputs-f32", false},
               {"gemma4-inputs-bf16", true},
               {"gemma4-inputs-vision-bf16", true},
+              {"llama-gelu-f32", false},
               {"qwen3-next-f32", false},
               {"qwen3-next-bf16", true},
               {"qwen3.5-f32", false},

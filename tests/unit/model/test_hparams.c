@@ -510,7 +510,7 @@ static void what_would_change_the_result_is_refused_by_name(void **state)
         const char *architecture, *type, *key, *value, *says;
     } rows[] = {
         {LLAMA, "architectures", "[\"GPT2LMHeadModel\"]", "GPT2LMHeadModel"},
-        {LLAMA, "hidden_act", "\"gelu\"", "hidden_act \"gelu\""},
+        {LLAMA, "hidden_act", "\"relu\"", "hidden_act \"relu\""},
         {LLAMA, "quantization_config", "{\"quant_method\":\"awq\"}", "quantization_config"},
         {LLAMA, "quantization_config", "{\"quant_method\":\"gptq\",\"bits\":4}", "(gptq, 4 bits)"},
         {LLAMA, "quantization_config", "[]", "unnamed format"},
@@ -646,7 +646,7 @@ static void long_values_are_shown_up_to_a_bound(void **state)
     } rows[] = {
         {LLAMA, "architectures", "[\"", "\"]", "is not implemented (Llama, Mistral, Mistral3, ", 64},
         {LLAMA, "model_type", "\"", "\"", "but LlamaForCausalLM is of type llama", 64},
-        {LLAMA, "hidden_act", "\"", "\"", "is not implemented (\"silu\" is)", 64},
+        {LLAMA, "hidden_act", "\"", "\"", "is not implemented for LlamaForCausalLM (silu, swish, gelu, ", 64},
         {LLAMA, "torch_dtype", "\"", "\"", "is not implemented (bfloat16", 24},
         {LLAMA, "rope_scaling", "{\"rope_type\":\"", "\"}", "is not implemented (default, linear", 64},
         {LLAMA, "rope_scaling", "{\"", "\":1}", "\" is not implemented", 64},

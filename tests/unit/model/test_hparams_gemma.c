@@ -93,8 +93,8 @@ static void what_contradicts_gemma3_is_refused_by_name(void **state)
     static const struct {
         const char *key, *value, *says;
     } rows[] = {
-        {"hidden_activation", "\"silu\"", "hidden_activation \"silu\""},
-        {"hidden_act", "\"gelu\"", "hidden_act \"gelu\""},
+        {"hidden_activation", "\"relu\"", "hidden_activation \"relu\""},
+        {"hidden_act", "\"gelu\"", "hidden_act says something else than hidden_activation"},
         {"use_bidirectional_attention", "true", "use_bidirectional_attention"},
         {"attn_logit_softcapping", "50", "attn_logit_softcapping"},
         {"sliding_window", "null", "sliding_window is null"},
@@ -205,7 +205,7 @@ static void what_gemma4_has_not_is_refused_by_name(void **state)
         {"use_bidirectional_attention", "\"all\"", "use_bidirectional_attention"},
         {"use_bidirectional_attention", "true", "use_bidirectional_attention"},
         {"rope_scaling", "{\"rope_type\":\"linear\",\"factor\":8}", "rope_scaling"},
-        {"hidden_activation", "\"silu\"", "hidden_activation"},
+        {"hidden_activation", "\"quick_gelu\"", "hidden_activation"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         check_refused(config_gemma4(), rows[i].key, rows[i].value, rows[i].says);
