@@ -25,6 +25,7 @@
 #include "device/delta.h"
 #include "device/device.h"
 #include "device/experts.h"
+#include "device/gate.h"
 #include "device/sample.h"
 
 /* A weight matrix [n_out, n_in] in the order the device's GEMM reads it. Made by weight_init, filled row by row from
@@ -89,28 +90,6 @@ struct lf_gemm_params { /* y = alpha · (x · wᵀ (+ bias)) (+ residual) */
     const float *x_sum_squares; /* [T, ceil(n_in / LF_NORM_PART)]: x is such an h, with these; or NULL */
     float x_eps;
     void *scratch; /* gemm_scratch_bytes(max T, max n_in) bytes, 64-byte aligned; contents undefined */
-};
-
-/* What becomes of gate and up (Shazeer 2020). σ(a) = 1 / (1 + e^-a). */
-enum lf_act {
-    LF_ACT_SILU, /* gate · σ(gate) · up: SwiGLU */
-    LF_ACT_GELU_TANH, /* gate · σ(2u) · up, u = √(2/π) · (gate + 0.044715·gate³), which is gate · (1 + tanh u) / 2 · up
-                       */
-    LF_ACT_GELU,       /* gate · (1 + erf(gate / √2)) / 2 · up */
-    LF_ACT_SWIGLU_OAI, /* gate' · σ(1.702·gate') · (up' + 1): gpt-oss; gate' = min(gate, limit), up' is up within ±limit
-                        */
-    LF_ACTS_N
-};
-
-struct lf_gate_mul_params { /* out[t, i] = act(gate, up), gate = gate_up[t, i], up = gate_up[t, dim + i] */
-    void *out;              /* [T, dim] */
-    const void *gate_up;    /* [T, 2·dim] */
-    int n_tokens;           /* T */
-    int dim;
-    enum lf_act act;
-    float limit;     /* of LF_ACT_SWIGLU_OAI alone, > 0 */
-    const float *up; /* [T, dim]: up, and gate_up is [T, dim], gates alone. NULL: it is gate_up's second half. Not in
-                        gemm_gate_mul */
 };
 
 struct lf_softcap_params { /* x = cap · tanh(x / cap), in place */

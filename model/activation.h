@@ -4,7 +4,7 @@
 
 #include "core/json.h"
 #include "core/status.h"
-#include "device/ops.h"
+#include "device/gate.h"
 
 struct lf_arch; /* model/arch/arch.h */
 

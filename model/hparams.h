@@ -12,7 +12,7 @@
 #include "core/dtype.h"
 #include "core/status.h"
 #include "device/delta.h"
-#include "device/ops.h"
+#include "device/gate.h"
 
 enum { LF_EOS_IDS_N = 16, LF_ROPES_N = 2 };
 
