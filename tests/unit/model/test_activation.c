@@ -58,8 +58,11 @@ static void others_are_refused_by_name(void **state)
         check_refused(config_good(LLAMA), "hidden_act", values[i], "hidden_act");
         check_refused(config_good(LLAMA), "hidden_activation", values[i], "hidden_activation");
     }
-    struct config_text c = config_good("[\"GptOssForCausalLM\"]", "\"gpt_oss\""); /* it has its own, and no other */
+    /* one that has its own, and one whose convolutions have what the key names */
+    struct config_text c = config_good("[\"GptOssForCausalLM\"]", "\"gpt_oss\"");
     check_refused(c, "hidden_act", "\"gelu\"", "\" is not implemented for GptOssForCausalLM (silu)");
+    c = config_good("[\"Qwen3NextForCausalLM\"]", "\"qwen3_next\"");
+    check_refused(c, "hidden_act", "\"gelu\"", "\" is not implemented for Qwen3NextForCausalLM (silu)");
 }
 
 /* Gates of every kind of MLP, experts and inputs of layers too, have the activation; gpt-oss has its own. */

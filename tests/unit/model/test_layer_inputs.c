@@ -104,7 +104,7 @@ static void the_table_makes_no_scratch_wider(void **state)
     const struct lf_ops *ops = lf_device_ops(s.dev);
     struct lf_layer_kinds kinds;
     struct lf_err err;
-    assert_int_equal(lf_layer_kinds_make(&kinds, &s.hp, &s.programs, LF_BF16, true, &err), LF_OK);
+    assert_int_equal(lf_layer_kinds_make(&kinds, &s.hp, &s.programs, LF_BF16, LF_F32, true, &err), LF_OK);
     lf_workspace_layout(&with, &s.programs, &kinds, &s.hp, &limits, ops, lf_device_info(s.dev));
     struct lf_program *recorded = &s.programs.recorded;
     for (int i = 0; i < recorded->n_ops; i++)
