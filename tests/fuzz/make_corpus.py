@@ -121,7 +121,17 @@ def model_dirs():
                '"original_max_position_embeddings":64,"beta_fast":32.0,"beta_slow":1.0,"truncate":false},'
                '"num_local_experts":8,"num_experts_per_tok":2,"experts_per_token":2,"swiglu_limit":7.0,'
                '"quantization_config":{"quant_method":"mxfp4","modules_to_not_convert":["lm_head"]},"eos_token_id":2}')
+    gemma4 = ('{"architectures":["Gemma4ForConditionalGeneration"],"model_type":"gemma4","eos_token_id":[1,106],"text_config":'
+              '{"model_type":"gemma4_text","hidden_activation":"gelu_pytorch_tanh","hidden_size":64,"intermediate_size":96,'
+              '"num_hidden_layers":3,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":32,"global_head_dim":64,'
+              '"vocab_size":50,"hidden_size_per_layer_input":16,"vocab_size_per_layer_input":50,"sliding_window":64,'
+              '"layer_types":["sliding_attention","full_attention","full_attention"],"num_kv_shared_layers":1,'
+              '"use_double_wide_mlp":true,"attention_k_eq_v":false,"enable_moe_block":false,"final_logit_softcapping":30.0,'
+              '"use_bidirectional_attention":null,"max_position_embeddings":256,"rope_parameters":{"full_attention":'
+              '{"rope_type":"proportional","partial_rotary_factor":0.25,"rope_theta":1e6},"sliding_attention":'
+              '{"rope_type":"default","rope_theta":1e4}}},"dtype":"bfloat16"}')
     index = '{"metadata":{"total_size":8},"weight_map":{"a":"s.safetensors","b":"s.safetensors"}}'
+    put("model_dir", "gemma4", gemma4, '{"eos_token_id":[1,106]}', index)
     put("model_dir", "gpt-oss", gpt_oss, '{"eos_token_id":[2,4]}', index)
     put("model_dir", "llama", llama, '{"eos_token_id":[2,4],"temperature":0.6}', index)
     put("model_dir", "qwen2", qwen, "{}", index)
