@@ -1,5 +1,7 @@
 /* Inputs of each layer (Gemma 4 E2B and E4B): what is recorded, which rows of it are computed, and what it takes. */
 #include "core/check.h"
+#include "core/file.h"
+#include "core/log.h"
 #include "model/arch/arch.h"
 #include "model/op_table.h"
 #include "model/passes/passes.h"
@@ -7,6 +9,7 @@
 #include "model/recorder.h"
 #include "model/weights.h"
 #include "model/workspace.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 #define E4B "tests/bench/shapes/gemma-4-e4b"
@@ -255,8 +258,55 @@ static void a_gate_by_another_value_is_not_fused(void **state)
     lf_program_deinit(&p);
 }
 
+#define SHARED "tests/golden/model/data/gemma4-inputs-f32"
+
+/* Reads the headers of a copy of the fixture, in which a tensor has another name of the same length. */
+static enum lf_status bind_renamed(const char *name, const char *other, struct lf_err *err)
+{
+    struct temp_dir dir = temp_dir_make();
+    struct shape s;
+    struct lf_buf config, tensors;
+    struct lf_tensor_set set;
+    struct lf_weight_layout *layout = NULL;
+    lf_buf_init(&config, 1 << 16);
+    lf_buf_init(&tensors, 1 << 24);
+    assert_int_equal(lf_file_read(&config, SHARED "/config.json", 1 << 16, err), LF_OK);
+    assert_int_equal(lf_file_read(&tensors, SHARED "/model.safetensors", 1 << 24, err), LF_OK);
+    ptrdiff_t at = lf_str_find(lf_buf_view(&tensors), lf_str_c(name));
+    assert_true(at > 0 && strlen(name) == strlen(other));
+    memcpy(tensors.ptr + at, other, strlen(other));
+    temp_dir_write(&dir, "config.json", config.ptr, config.len);
+    temp_dir_write(&dir, "model.safetensors", tensors.ptr, tensors.len);
+    open_shape(&s, dir.path, false);
+    assert_int_equal(lf_tensor_set_open(&set, dir.path, err), LF_OK);
+    enum lf_status status =
+        lf_weight_layout_make(&layout, &s.hp, &s.programs.recorded, &set, lf_device_ops(s.dev), err);
+    lf_weight_layout_free(layout);
+    lf_tensor_set_close(&set);
+    close_shape(&s);
+    lf_buf_deinit(&tensors);
+    lf_buf_deinit(&config);
+    temp_dir_remove(&dir);
+    return status;
+}
+
+/* Layers 4 to 6 read the keys and values of others, and the files have theirs all the same. */
+static void only_what_transformers_leaves_unread_is_left_unread(void **state)
+{
+    (void)state;
+    struct lf_err err;
+    assert_int_equal(bind_renamed("layers.4.self_attn.k_norm.weight", "layers.5.self_attn.v_norm.weight", &err), LF_OK);
+    static const char *const others[] = {"layers.0.self_attn.v_norm.weight", "layers.4.self_attn.k_nora.weight",
+                                         "layers.4.other_attn.knorm.weight"};
+    for (size_t i = 0; i < LF_N_ELEMS(others); i++) {
+        assert_int_equal(bind_renamed("layers.4.self_attn.k_norm.weight", others[i], &err), LF_UNSUPPORTED);
+        if (!strstr(err.message, others[i]) || !strstr(err.message, "is no part of")) fail_msg("%s", err.message);
+    }
+}
+
 int main(void)
 {
+    lf_log_set_level(LF_LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_layer_reads_its_columns_for_the_tokens_it_computes),
         cmocka_unit_test(no_value_holds_the_inputs_of_all_layers),
@@ -265,6 +315,7 @@ int main(void)
         cmocka_unit_test(a_lookup_costs_its_columns),
         cmocka_unit_test(what_does_not_fit_is_named),
         cmocka_unit_test(a_gate_by_another_value_is_not_fused),
+        cmocka_unit_test(only_what_transformers_leaves_unread_is_left_unread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
