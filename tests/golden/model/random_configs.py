@@ -284,7 +284,7 @@ def delta_net(rng, c):
     n, k_heads = c["num_hidden_layers"], int(rng.integers(1, 4))
     more = {"linear_num_key_heads": k_heads, "linear_num_value_heads": k_heads * int(rng.integers(1, 4)),
             "linear_key_head_dim": int(8 * rng.integers(1, 9)), "linear_value_head_dim": int(8 * rng.integers(1, 9)),
-            "linear_conv_kernel_dim": pick(rng, 4, 4, 4, 2, 3, 8), "attention_bias": chance(rng, 0.3)}
+            "linear_conv_kernel_dim": pick(rng, 4, 4, 4, 2, 3, 8), "attention_bias": chance(rng, 0.3), "hidden_act": "silu"}
     if chance(rng):
         types = [pick(rng, "linear_attention", "linear_attention", "full_attention") for _ in range(n)]
         types[rng.integers(n)] = "full_attention"
