@@ -157,6 +157,23 @@ static void the_table_of_ops_adds_up_to_the_weights(void **state)
     }
 }
 
+/* Gemma 4 E4B: 2.8 of its 7.5 billion weights are the table. */
+static void the_table_is_counted_with_the_weights(void **state)
+{
+    (void)state;
+    struct shape s;
+    struct lf_err err;
+    uint64_t with, without, table = (uint64_t)262144 * 42 * 256 * 2;
+    uint64_t others = (uint64_t)42 * 256 * 2560 * 3 * 2 + (uint64_t)42 * 2560 * sizeof(float) + 256 * sizeof(float);
+    open_shape(&s, E4B, false);
+    assert_int_equal(lf_weights_bytes(&with, &s.hp, E4B, LF_LOAD_DUMMY, s.dev, &err), LF_OK);
+    assert_in_range(with / 2, 7400000000, 7500000000);
+    s.hp.layer_input = 0;
+    assert_int_equal(lf_weights_bytes(&without, &s.hp, E4B, LF_LOAD_DUMMY, s.dev, &err), LF_OK);
+    assert_int_equal(with - without, table + others);
+    close_shape(&s);
+}
+
 /* Of a lookup the columns that are read, in their type, and what is made of them. */
 static void a_lookup_costs_its_columns(void **state)
 {
@@ -312,6 +329,7 @@ int main(void)
         cmocka_unit_test(no_value_holds_the_inputs_of_all_layers),
         cmocka_unit_test(the_table_makes_no_scratch_wider),
         cmocka_unit_test(the_table_of_ops_adds_up_to_the_weights),
+        cmocka_unit_test(the_table_is_counted_with_the_weights),
         cmocka_unit_test(a_lookup_costs_its_columns),
         cmocka_unit_test(what_does_not_fit_is_named),
         cmocka_unit_test(a_gate_by_another_value_is_not_fused),
