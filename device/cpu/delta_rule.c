@@ -2,9 +2,24 @@
  *
  * Columns of S never meet: a strip of them, [k_dim, some columns], is a task of its own and goes through all tokens of
  * its sequence in this step while it lies in the first cache. What all strips of a head need of a token (k̂, q̂ and the
- * gates) is computed before, once, and lies in the scratch in the order in which a strip reads it.
+ * gates) is computed before, once, and lies in the scratch in the order in which a strip reads it. A strip is cut at
+ * its marks: there the kernel writes S to the mark's slot and goes on from it.
  *
- * A strip is cut at its marks: there the kernel writes S to the mark's slot and goes on from it. */
+ * Why not in chunks. The chunked form (Yang et al. 2024, section 3.3; what a GPU does) turns the rule into products of
+ * matrices. Multiply-adds a token and head, with k_dim = v_dim = D and chunks of C tokens:
+ *
+ *     token by token    Sᵀ k̂, Sᵀ q̂ and the update              3 D², and D² multiplications by e^g
+ *     in chunks         the same three                          3 D²
+ *                       lower halves of K Kᵀ, Q Kᵀ, the solve
+ *                       for u and Q Kᵀ's product with it        4 · C D / 2
+ *
+ * At D = 128 and C = 64 both are 65,536 operations: tensor cores make of the second what is cheap there, a vector unit
+ * does not care. Ours are done at 80% of the rate of FMAs on registers alone, a GEMM of that size gets 94%
+ * (docs/notebook/delta-cpu.md), and the solve is no GEMM. Chunks of 16 would save a third of the recurrence at the very
+ * best, which is 2 to 7% of its layer's prefill. For this a token's bits would depend on where in a chunk it stands and
+ * what of the chunk a step has: prefill, decode and snapshots would no longer agree. AMX multiplies bf16
+ * and int8 only; S and what is added to it are fp32, and rounding them to eight bits at every token is another model.
+ */
 #include "device/cpu/delta.h"
 
 #include <string.h>
