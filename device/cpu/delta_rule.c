@@ -5,7 +5,7 @@
  * gates) is computed before, once, and lies in the scratch in the order in which a strip reads it. A strip is cut at
  * its marks: there the kernel writes S to the mark's slot and goes on from it.
  *
- * Why not in chunks. The chunked form (Yang et al. 2024, section 3.3; what a GPU does) turns the rule into products of
+ * Why not in chunks. The chunked form (of the same paper; what a GPU does) turns the rule into products of
  * matrices. Multiply-adds a token and head, with k_dim = v_dim = D and chunks of C tokens:
  *
  *     token by token    Sᵀ k̂, Sᵀ q̂ and the update              3 D², and D² multiplications by e^g
@@ -17,9 +17,8 @@
  * does not care. Ours are done at 80% of the rate of FMAs on registers alone, a GEMM of that size gets 94%
  * (docs/notebook/delta-cpu.md), and the solve is no GEMM. Chunks of 16 would save a third of the recurrence at the very
  * best, which is 2 to 7% of its layer's prefill. For this a token's bits would depend on where in a chunk it stands and
- * what of the chunk a step has: prefill, decode and snapshots would no longer agree. AMX multiplies bf16
- * and int8 only; S and what is added to it are fp32, and rounding them to eight bits at every token is another model.
- */
+ * what of the chunk a step has: prefill, decode and snapshots would no longer agree. AMX multiplies bf16 and int8 only;
+ * S and what is added to it are fp32, and to round them to eight bits at every token is another model. */
 #include "device/cpu/delta.h"
 
 #include <string.h>
@@ -166,13 +165,13 @@ static void run_strip(const struct delta *d, const struct lf_state_seq *seq, int
     if (s.out != last) copy_strip(last, s.out, &s);
 }
 
-/* Columns [first, end) of a head, in strips as wide as the kernel likes them. */
+/* Columns [first, end) of a head, in strips as wide as the kernel likes them: step_cols are there only where no
+ * sequence of the step has more than one token. */
 static void run_strips(const struct delta *d, const struct lf_state_seq *seq, int head, int first, int end)
 {
     const struct lf_delta_kernels *kernels = &d->dev->delta;
     for (int col = first, n; col < end; col += n) {
-        n = LF_MIN(kernels->strip_cols, end - col);
-        if (seq->n_tokens == 1 && end - col >= kernels->step_cols) n = kernels->step_cols;
+        n = end - col >= kernels->step_cols ? kernels->step_cols : LF_MIN(kernels->strip_cols, end - col);
         run_strip(d, seq, head, col, n);
     }
 }
