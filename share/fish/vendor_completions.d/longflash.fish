@@ -28,8 +28,9 @@ complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l ctx -d 
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l memory -d 'ceiling for the whole process, on a GPU for what it puts into the GPU\'s memory' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l kv-tokens -d 'KV cache of exactly this many tokens' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l kv-dtype -d 'element type of the KV cache' -x -a 'auto f32 bf16'
+complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l snapshots -d 'states that the prefix cache keeps, of models that have such' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l no-fusion -d 'run the plain ops alone, to compare'
-complete -c longflash -n '__fish_seen_subcommand_from serve' -l prefix-cache -d 'keep the KV blocks of finished requests, so that the same document is not read twice' -x -a 'on off'
+complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l prefix-cache -d 'keep the KV blocks of finished requests, so that the same document is not read twice' -x -a 'on off'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l cache-dir -d 'keep documents and blocks of the prefix cache in this directory, over restarts' -x -a '(__fish_complete_directories)'
 complete -c longflash -n '__fish_seen_subcommand_from documents' -l cache-dir -d 'the directory that a server was given as --cache-dir' -x -a '(__fish_complete_directories)'
 complete -c longflash -n '__fish_seen_subcommand_from documents' -l all -d 'rm: remove what every identity left, and all documents; import: make identities that are not there'
