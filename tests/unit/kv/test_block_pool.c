@@ -114,7 +114,9 @@ static void the_least_recently_used_block_is_evicted_first(void **state)
     for (int i = 0; i < N; i++) lf_block_pool_put(pool, b[order[i]]);
     lf_block_pool_get(pool, b[0]); /* used again: the youngest from here on */
     lf_block_pool_put(pool, b[0]);
+    assert_int_equal(pool->n_evicted, 0);
     for (int i = 0; i < N; i++) (void)take(pool);
+    assert_int_equal(pool->n_evicted, N);
     const int expected[N] = {2, 4, 1, 3, 0};
     assert_int_equal(log[0], N);
     for (int i = 0; i < N; i++) assert_int_equal(log[1 + i], b[expected[i]]);

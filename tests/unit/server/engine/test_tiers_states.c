@@ -60,6 +60,26 @@ static void a_prompt_outlives_the_engine(void **state)
     assert_int_equal(st.n_restored, 0);
 }
 
+static void what_slots_are_used_for_is_published(void **state)
+{
+    (void)state;
+    struct lf_engine_states s = figures().states;
+    int n_running = lf_batch_n_slots(rig_opts().max_seqs);
+    assert_int_equal(s.n_layers, 1);
+    assert_int_equal(s.slot_bytes, PARTS * layout.block_bytes);
+    assert_int_equal(s.n_slots, n_running + 16);
+    assert_int_equal(s.n_for_running, n_running);
+    assert_true(s.n_used == 0 && s.n_kept == 0 && s.n_read == 0 && s.n_evicted == 0 && s.n_skipped == 0);
+    for (int i = 0; i < 3; i++) (void)rig_generate(&f.rig, 1000, 10, 1);
+    wait_until_listed(15 + PARTS);
+    s = figures().states;
+    assert_true(s.n_used == 0 && s.n_kept == 1 && s.n_read == 2 && s.n_evicted == 0);
+    for (int i = 0; i < s.n_slots + 5; i++) (void)rig_generate(&f.rig, 100, 10, (uint64_t)(2 + i));
+    s = figures().states;
+    assert_int_equal(s.n_evicted > 0, true);
+    assert_true(s.n_kept <= s.n_slots && s.n_used + s.n_kept <= s.n_slots);
+}
+
 /* One of its parts is broken: nothing is taken of the prompt, and the part is written again. */
 static void a_snapshot_that_is_not_whole_is_not_used(void **state)
 {
@@ -175,6 +195,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_prompt_outlives_the_engine, setup_states, teardown_states),
         cmocka_unit_test_setup_teardown(a_prompt_outlives_the_engine, setup_states_async, teardown_states),
+        cmocka_unit_test_setup_teardown(what_slots_are_used_for_is_published, setup_states, teardown_states),
         cmocka_unit_test_setup_teardown(a_snapshot_that_is_not_whole_is_not_used, setup_states, teardown_states),
         cmocka_unit_test_setup_teardown(what_leaves_the_cache_is_found_in_memory, setup_states, teardown_states),
         cmocka_unit_test_setup_teardown(what_is_kept_of_a_prompt_is_what_can_be_found, setup_states, teardown_states),

@@ -63,6 +63,16 @@ static void make(void *ctx, struct lf_buf *out, uint64_t idx)
     lf_load_get(out, "127.0.0.1", NULL, "/");
 }
 
+/* What the client was told of answers: 1 + their numbers, and the tokens of them that were cached. */
+static int64_t n_told, n_told_cached;
+
+static void answered(void *ctx, uint64_t idx, const struct lf_load_stream *stream)
+{
+    assert_ptr_equal(ctx, &n_told);
+    n_told += 1 + (int64_t)idx;
+    n_told_cached += stream->n_cached;
+}
+
 /* One client, as many requests as there are answers. */
 static void run_script_as(const char *const *answers, int n, struct lf_load_result *result, struct lf_buf *body,
                           bool json)
@@ -72,8 +82,16 @@ static void run_script_as(const char *const *answers, int n, struct lf_load_resu
     struct lf_err err;
     start_script(&s, answers, n);
     assert_int_equal(lf_url_parse(&url, s.url, &err), LF_OK);
-    struct lf_load_spec spec = {
-        .url = &url, .n_clients = 1, .n_requests = n, .timeout_ms = 5000, .make = make, .json = json, .body = body};
+    struct lf_load_spec spec = {.url = &url,
+                                .n_clients = 1,
+                                .n_requests = n,
+                                .timeout_ms = 5000,
+                                .make = make,
+                                .json = json,
+                                .answered = answered,
+                                .answered_ctx = &n_told,
+                                .body = body};
+    n_told = n_told_cached = 0;
     assert_int_equal(lf_load_run(result, &spec, &err), LF_OK);
     pthread_join(s.thread, NULL);
     close(s.fd);
@@ -107,6 +125,22 @@ static void a_stream_gives_times_and_counts(void **state)
     assert_int_equal(r.n_cached, 2);
     assert_int_equal(r.ttft.n, 1);
     assert_int_equal(r.gaps.n, 2);
+    lf_load_result_deinit(&r);
+}
+
+static void those_that_ended_well_are_told_with_their_numbers(void **state)
+{
+    (void)state;
+#define GOOD(n)                                                                                                        \
+    STREAM_HEAD "data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n"                                 \
+                "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":90,\"completion_tokens\":1,"                       \
+                "\"prompt_tokens_details\":{\"cached_tokens\":" n "}}}\n\ndata: [DONE]\n\n"
+    static const char *const answers[] = {GOOD("5"), STREAM_HEAD "data: [DONE]\n\n", GOOD("64")};
+    struct lf_load_result r;
+    run_script(answers, 3, &r, NULL);
+    assert_int_equal(r.n_ok, 2);
+    assert_int_equal(n_told, 1 + 3);
+    assert_int_equal(n_told_cached, 5 + 64);
     lf_load_result_deinit(&r);
 }
 
@@ -214,6 +248,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_gives_times_and_counts),
+        cmocka_unit_test(those_that_ended_well_are_told_with_their_numbers),
         cmocka_unit_test(refusals_and_broken_streams_are_failures_with_their_reason),
         cmocka_unit_test(the_first_failure_is_the_one_that_is_kept),
         cmocka_unit_test(an_answer_that_is_to_be_json_is_parsed),

@@ -227,6 +227,7 @@ static void questions_name_a_document_and_differ(void **state)
         int document = name.ptr[name.len - 1] - '0';
         assert_true(lf_str_starts(lf_buf_view(&name), LF_STR("load-11-40-")) && document >= 0 && document < 3);
         n_asked[document]++;
+        assert_int_equal(lf_load_document_of(&shape, i), document);
         assert_true(lf_json_string(lf_json_get(lf_json_next(parts, first), "text"), &texts[i % 2]));
         if (i > 0) assert_string_not_equal(texts[0].ptr, texts[1].ptr);
         lf_json_deinit(&json);
