@@ -19,8 +19,8 @@ struct lf_prefix_cache;
 
 enum { LF_PREFIX_GROUPS_N = 1 << 16 };
 
-/* The key of a block in a group of layers (windows.h), or of a part of a state (kv_layout.h): that of the chain in group
- * 0, else with its first two bytes changed. Twice is none. */
+/* The key of a block in a group of layers (windows.h), or of a part of a state (kv_layout.h): that of the chain in
+ * group 0, else with its first two bytes changed. Twice is none. */
 struct lf_prefix_key lf_prefix_group_key(const struct lf_prefix_key *key, int group);
 
 /* identity names model and KV dtype; it is hashed into every chain. Installs pool->on_evict. */

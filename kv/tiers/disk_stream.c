@@ -12,7 +12,6 @@
 #include "core/str.h"
 #include "kv/prefix_cache.h"
 #include "kv/tiers/disk_walk.h"
-#include "kv/windows.h"
 
 enum { NUMBER = 8, SECTIONS = 12, BLOCKS = 16, BLOCK_BYTES = 24, IDENTITY = 32, KIND = 64, ABOUT = 80, SHA = 480 };
 enum { HEAD_BYTES = 512, BATCH_BYTES = 64 * 1024 * 1024 };

@@ -175,7 +175,8 @@ static bool leaves_room(const struct lf_sched *s, const struct lf_sched_seq *pin
         const struct lf_sched_seq *seq = seq_of(it);
         if (seq == pinned || seq->pin == LF_PIN_DEVICE) continue;
         int most = lf_sched_max_cached_blocks(seq);
-        int64_t n_shared = seq->keys ? lf_sched_sure_blocks(w, lf_states_on(s), seq, pinned, most) * lf_kv_windows_n_full(w) : 0;
+        int64_t n_shared =
+            seq->keys ? lf_sched_sure_blocks(w, lf_states_on(s), seq, pinned, most) * lf_kv_windows_n_full(w) : 0;
         n_shared = LF_MAX(n_shared, lf_sched_n_pinned_of(s, seq, most));
         if (lf_sched_need(s, seq->n_prompt, seq->max_tokens) - n_shared > n_left) return false;
     }

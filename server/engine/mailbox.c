@@ -299,7 +299,8 @@ static enum lf_status check_pins_in_turn(const struct lf_mailbox *mb, const stru
         n_more = LF_MAX(n_more, n_needed(mb, pin) - n_pin_blocks(mb, pin, LF_PIN_DEVICE));
     }
     if (n_pinned + n_more <= mb->limits.n_blocks) return LF_OK;
-    return lf_fail(err, LF_LIMIT, "%lld blocks would be pinned to the device and %lld more needed to compute them, of %d",
+    return lf_fail(err, LF_LIMIT,
+                   "%lld blocks would be pinned to the device and %lld more needed to compute them, of %d",
                    (long long)n_pinned, (long long)n_more, mb->limits.n_blocks);
 }
 
@@ -327,7 +328,8 @@ static int64_t most_beside_pins(const struct lf_mailbox *mb, const struct lf_sch
     {
         const struct lf_request *pinned = LF_LIST_ENTRY(it, struct lf_request, pin_node);
         if (pinned->params.pin != LF_PIN_DEVICE || n_most == 0) continue;
-        n_shared = LF_MAX(n_shared, lf_sched_sure_blocks(w, mb->limits.has_states, seq, &pinned->seq, n_most) * lf_kv_windows_n_full(w));
+        n_shared = LF_MAX(n_shared, lf_sched_sure_blocks(w, mb->limits.has_states, seq, &pinned->seq, n_most) *
+                                        lf_kv_windows_n_full(w));
     }
     return mb->limits.n_blocks - mb->n_pinned[LF_PIN_DEVICE] + n_shared;
 }

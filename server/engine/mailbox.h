@@ -33,9 +33,9 @@ struct lf_mailbox_limits {
     int watchdog_s;   /* 0: off */
     int n_blocks;     /* of the cache that may be reserved */
     struct lf_kv_windows windows;
-    bool has_states; /* states.h */
-    int slot_blocks; /* parts of a snapshot; 0: none */
-    int n_pin_slots; /* slots that may be pinned to the device */
+    bool has_states;             /* states.h */
+    int slot_blocks;             /* parts of a snapshot; 0: none */
+    int n_pin_slots;             /* slots that may be pinned to the device */
     int64_t pins_most[LF_PIN_N]; /* blocks that may be pinned to each tier; 0: there is no such tier */
 };
 

@@ -57,12 +57,12 @@ struct lf_sched_seq {
     int32_t state_mark;          /* behind n_mark blocks, of which not all ids are known */
     int32_t states_pinned[2];    /* behind (n_prompt - 1) / 64 and n_prompt / 64 blocks, as pins */
     int n_mark, n_multiple, due; /* n_multiple: blocks before its last mark at a multiple; due: pins promised to it */
-    int n_entered;    /* leading blocks that were offered to the prefix cache, or came from it */
-    int n_hint;       /* leading blocks that it could have had from the cache when last looked */
-    int n_leading;    /* lf_sched_leading_blocks, when last looked */
-    int64_t submitted_ns; /* when it came */
-    int64_t order_ns;     /* what the queue is sorted by */
-    int64_t admitted_ns;  /* 0: not yet */
+    int n_entered;               /* leading blocks that were offered to the prefix cache, or came from it */
+    int n_hint;                  /* leading blocks that it could have had from the cache when last looked */
+    int n_leading;               /* lf_sched_leading_blocks, when last looked */
+    int64_t submitted_ns;        /* when it came */
+    int64_t order_ns;            /* what the queue is sorted by */
+    int64_t admitted_ns;         /* 0: not yet */
     uint64_t admitted_no;
     double left_ns;         /* lf_prefill_left_ns, as of the step being planned */
     int n_planned;          /* tokens in that; -1: looked at, none */

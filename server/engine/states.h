@@ -32,7 +32,8 @@
  *
  * holds at all times, because whatever else takes a reference that no other has asks first: marks, what comes back,
  * saves (tiers.c), pins, state_in. due: pins that running sequences have been promised and do not have yet. Where there
- * is none to spare a mark is skipped, nothing is brought back, and a hit takes the snapshot itself for its working slot.
+ * is none to spare a mark is skipped, nothing is brought back, and a hit takes the snapshot itself for its working
+ * slot.
  *
  * Early reuse is safe because a device takes steps in order: a slot that is let go while steps are on their way can be
  * given out at once, since what is launched later writes later. So a snapshot is entered when the step that makes it

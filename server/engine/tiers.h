@@ -21,8 +21,9 @@
  * results, so on a GPU copies need no event between their streams and the queue.
  *
  * Slots. A snapshot (states.h) goes down and comes back in parts, each as long as a block: they have numbers behind
- * those of all blocks (kv/kv_layout.h), keys of groups behind those of layers, and jobs, rings and rates as blocks have.
- * A job for a part holds its slot. A snapshot is of use when all its parts are there: restore.h asks for all of them.
+ * those of all blocks (kv/kv_layout.h), keys of groups behind those of layers, and jobs, rings and rates as blocks
+ * have. A job for a part holds its slot. A snapshot is of use when all its parts are there: restore.h asks for all of
+ * them.
  *
  * Pins. What is pinned to a tier stays in it and in those below it, until who pinned it lets go. A block that is on its
  * way down keeps its place in the cache until it has arrived (settle), or the tier has failed or has no place for it:

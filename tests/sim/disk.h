@@ -2,9 +2,9 @@
  * on the virtual clock.
  *
  * Every full block that is entered in the prefix cache is listed on the disk some time later, with what the shadow held
- * then, and so is every part of a snapshot. Loads are served in the order in which they were submitted, one block after the other at the disk's rate, and
- * each needs its latency besides, which overlaps with the others'. What loads under way are writing to is garbage until
- * they are back, and stays garbage if they fail. */
+ * then, and so is every part of a snapshot. Loads are served in the order in which they were submitted, one block after
+ * the other at the disk's rate, and each needs its latency besides, which overlaps with the others'. What loads under
+ * way are writing to is garbage until they are back, and stays garbage if they fail. */
 #ifndef LF_TESTS_SIM_DISK_H
 #define LF_TESTS_SIM_DISK_H
 

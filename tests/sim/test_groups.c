@@ -7,8 +7,9 @@
  *
  * After every step all invariants hold (lf_sched_check), at every launch each position that a token sees is held and
  * has the right content in each group (world.c), each sequence begins with the state that stands exactly where its
- * tokens begin, snapshots hold what their keys say (slots.c), nothing ever runs out (the scheduler asserts it), and what
- * was kept at a mark is found: as long as nothing has been lost, a prompt that goes on from a document takes all of it. */
+ * tokens begin, snapshots hold what their keys say (slots.c), nothing ever runs out (the scheduler asserts it), and
+ * what was kept at a mark is found: as long as nothing has been lost, a prompt that goes on from a document takes all
+ * of it. */
 #include <stdio.h>
 
 #include "core/check.h"
@@ -186,8 +187,7 @@ static bool fits_beside_pins(const struct sim_world *w, const struct lf_sched_se
         n_shared = LF_MAX(n_shared, sure * lf_kv_windows_n_full(windows));
     }
     if (o->slots && seq->pin != LF_PIN_NONE && n_slots > o->slots->n_blocks - o->max_seqs - o->n_kept) return false;
-    if (seq->pin != LF_PIN_NONE)
-        n_pinned += lf_kv_windows_pinned(windows, seq->n_keys - 1);
+    if (seq->pin != LF_PIN_NONE) n_pinned += lf_kv_windows_pinned(windows, seq->n_keys - 1);
     if (seq->pin != LF_PIN_NONE) return n_pinned <= w->pool.n_blocks / 2 && n_pinned + n_most <= n_blocks;
     return n - n_shared <= n_blocks - n_pinned;
 }
@@ -352,20 +352,18 @@ int main(int argc, char **argv)
     static struct tally t;
     struct sim_seeds seeds;
     if (!sim_seeds_run(&seeds, argc, argv, "groups", 1000, run_seed, &t)) return 2;
-    printf("%ld steps, %ld requests (%ld cancelled)
-", t.n_steps, t.n_requests, t.n_cancelled);
+    printf("%ld steps, %ld requests (%ld cancelled)\n", t.n_steps, t.n_requests, t.n_cancelled);
     printf("%ld tokens from the cache, %ld from below it, %ld full hits, %ld tables seen slid, %ld pins (%ld refused "
-           "beside them), %ld references of others
-",
+           "beside them), %ld references of others\n",
            t.n_cached, t.n_restored, t.n_full_hits, t.n_slid, t.n_pinned, t.n_refused, t.n_jobs);
-    printf("states: %ld marks (%ld skipped), %ld steps from snapshots, %ld snapshots dropped, %ld full hits, %ld tokens "
-           "from below, %ld pins seen, %ld references of others
-",
-           t.n_state_marks, t.n_skipped, t.n_from_snapshots, t.n_dropped, t.n_states, t.n_states_restored,
-           t.n_states_pinned, t.n_slot_jobs);
+    printf(
+        "states: %ld marks (%ld skipped), %ld steps from snapshots, %ld snapshots dropped, %ld full hits, %ld tokens "
+        "from below, %ld pins seen, %ld references of others\n",
+        t.n_state_marks, t.n_skipped, t.n_from_snapshots, t.n_dropped, t.n_states, t.n_states_restored,
+        t.n_states_pinned, t.n_slot_jobs);
     bool all = t.n_cached > 0 && t.n_restored > 0 && t.n_full_hits > 0 && t.n_slid > 0 && t.n_pinned > 0 &&
                t.n_refused > 0 && t.n_jobs > 0;
-    all = all && t.n_state_marks > 0 && t.n_skipped > 0 && t.n_from_snapshots > 0 && t.n_dropped > 0 && t.n_states > 0 &&
-          t.n_states_restored > 0 && t.n_states_pinned > 0 && t.n_slot_jobs > 0;
+    all = all && t.n_state_marks > 0 && t.n_skipped > 0 && t.n_from_snapshots > 0 && t.n_dropped > 0 &&
+          t.n_states > 0 && t.n_states_restored > 0 && t.n_states_pinned > 0 && t.n_slot_jobs > 0;
     return all || seeds.last - seeds.first < 99 ? 0 : 1;
 }

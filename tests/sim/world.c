@@ -440,8 +440,7 @@ static void check_share(struct sim_world *w, const struct lf_sched_seq *seq)
 static void admit(struct sim_world *w)
 {
     struct lf_sched_seq *seq;
-    for (int64_t n_lost = sim_n_lost(w); (seq = lf_sched_admit(&w->sched, w->now_ns)) != NULL;
-         n_lost = sim_n_lost(w)) {
+    for (int64_t n_lost = sim_n_lost(w); (seq = lf_sched_admit(&w->sched, w->now_ns)) != NULL; n_lost = sim_n_lost(w)) {
         ((struct sim_request *)seq)->n_hit = seq->n_cached;
         ((struct sim_request *)seq)->n_lost = n_lost;
         ((struct sim_request *)seq)->started_ns = w->now_ns;

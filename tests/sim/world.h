@@ -83,7 +83,7 @@ struct sim_opts {
     int64_t step_ns, alone_ns; /* alone_ns 0: step_ns */
     bool prefix;
     struct lf_kv_windows windows;
-    int n_slots, slot_blocks;  /* states: so many slots beyond those that may run; 0: there are none */
+    int n_slots, slot_blocks; /* states: so many slots beyond those that may run; 0: there are none */
     bool whole_chunks;
     int ahead;     /* 1: a step is launched before the one before it has ended */
     int n_tenants; /* entries of the table; 0: 16 */
@@ -109,7 +109,8 @@ struct sim_request *sim_submit(struct sim_world *w, int doc, int n_shared, int n
 /* The same in two parts, to set priority, leader or all_logits in between. */
 struct sim_request *sim_make(struct sim_world *w, int doc, int n_shared, int n_prompt, int max_tokens, int n_answer);
 /* One whose prompt is the first n_prompt tokens of another's text. */
-struct sim_request *sim_make_behind(struct sim_world *w, const struct sim_request *before, int n_prompt, int max_tokens);
+struct sim_request *sim_make_behind(struct sim_world *w, const struct sim_request *before, int n_prompt,
+                                    int max_tokens);
 void sim_enter(struct sim_world *w, struct sim_request *r);
 void sim_end(struct sim_world *w, struct sim_request *r);
 /* Frees a request that has ended. */

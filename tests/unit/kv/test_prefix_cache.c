@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/check.h"
 #include "core/limits.h"
 #include "core/mix.h"
 #include "kv/prefix_cache.h"
@@ -290,7 +291,7 @@ static int32_t enter_in(struct fixture *f, int group, bool passes)
     key = lf_prefix_group_key(&chain, group);
     assert_true(lf_block_pool_take(&f->pool, &block));
     lf_prefix_cache_insert_key(f->cache, &f->root, &key, f->ids, block,
-                               (struct lf_prefix_origin){.group = (uint8_t)group, .passes = passes});
+                               (struct lf_prefix_origin){.group = (uint16_t)group, .passes = passes});
     return block;
 }
 
@@ -306,14 +307,16 @@ static void the_same_tokens_are_another_block_in_each_group(void **state)
 {
     struct fixture *f = *state;
     struct lf_prefix_key chain;
-    int32_t blocks[3];
+    static const int groups[] = {0, 1, 2, 256, 257, LF_PREFIX_GROUPS_N - 1}; /* parts of states have large ones */
+    int32_t blocks[LF_N_ELEMS(groups)];
     lf_prefix_key_next(&f->root, f->ids, &chain);
-    for (int g = 0; g < 3; g++) blocks[g] = enter_in(f, g, false);
-    for (int g = 0; g < 3; g++) {
-        assert_int_equal(find_in(f, g), blocks[g]);
-        assert_int_equal(lf_prefix_cache_entry(f->cache, blocks[g]).origin.group, g);
+    for (size_t i = 0; i < LF_N_ELEMS(groups); i++) blocks[i] = enter_in(f, groups[i], false);
+    for (size_t i = 0; i < LF_N_ELEMS(groups); i++) {
+        int g = groups[i];
+        assert_int_equal(find_in(f, g), blocks[i]);
+        assert_int_equal(lf_prefix_cache_entry(f->cache, blocks[i]).origin.group, g);
         assert_int_equal(lf_prefix_cache_count_in(f->cache, g, &chain, 1), 1);
-        lf_block_pool_put(&f->pool, blocks[g]);
+        lf_block_pool_put(&f->pool, blocks[i]);
     }
     assert_int_equal(find_in(f, 3), -1);
     assert_int_equal(lf_prefix_cache_count_in(f->cache, 3, &chain, 1), 0);

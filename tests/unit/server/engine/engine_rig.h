@@ -10,7 +10,7 @@ struct engine_rig {
     struct fake_backend backend;
     struct lf_device *dev;
     struct lf_kv_cache kv;
-    int n_spare_slots; /* of states, where the layout has them, beside those for what runs */
+    int n_spare_slots;                 /* of states, where the layout has them, beside those for what runs */
     const struct lf_kv_layout *layout; /* of the cache, borrowed; NULL: a layer that sees all. Slots are group 0's */
     struct lf_engine *engine;
 };

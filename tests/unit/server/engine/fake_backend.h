@@ -2,9 +2,9 @@
  * the next leads through the KV blocks.
  *
  * Token p leaves in its slot a hash of (the hash in slot p - 1, its id). The slot is found through the block table, so
- * a wrong table, a block shared or reused too early, a stale prefix hit or a skipped token changes every later one. Where
- * the cache has states each part of a sequence's has that hash too: one that stands elsewhere changes them as well.
- * Logits of a token come from its hash; expected_token repeats them from the ids alone. */
+ * a wrong table, a block shared or reused too early, a stale prefix hit or a skipped token changes every later one.
+ * Where the cache has states each part of a sequence's has that hash too: one that stands elsewhere changes them as
+ * well. Logits of a token come from its hash; expected_token repeats them from the ids alone. */
 #ifndef LF_TESTS_FAKE_BACKEND_H
 #define LF_TESTS_FAKE_BACKEND_H
 
@@ -21,6 +21,7 @@
 #include "model/batch.h"
 #include "model/sample_rows.h"
 #include "server/engine/engine.h"
+#include "tests/unit/server/engine/fake_states.h"
 
 enum { FAKE_VOCAB = 97, FAKE_EOS = 7, FAKE_OUT_N = 64 };
 
@@ -73,68 +74,6 @@ static inline int32_t fake_expected(const int32_t *ids, int n)
     uint64_t h = 0;
     for (int i = 0; i < n; i++) h = fake_hash(h, ids[i]);
     return fake_argmax(h);
-}
-
-static inline uint32_t *fake_slot(const struct lf_kv_view *v, const struct lf_kv_seq *seq, int p, int half)
-{
-    float *page = lf_kv_page(v, seq->blocks[p / LF_KV_BLOCK_TOKENS], 0, LF_KV_K, 0);
-    return (uint32_t *)(void *)(page + lf_kv_k_index(v, p % LF_KV_BLOCK_TOKENS, half));
-}
-
-static inline uint64_t fake_load(const struct lf_kv_view *v, const struct lf_kv_seq *seq, int p)
-{
-    return (uint64_t)*fake_slot(v, seq, p, 0) << 32 | *fake_slot(v, seq, p, 1);
-}
-
-static inline void fake_store(const struct lf_kv_view *v, const struct lf_kv_seq *seq, int p, uint64_t h)
-{
-    *fake_slot(v, seq, p, 0) = (uint32_t)(h >> 32);
-    *fake_slot(v, seq, p, 1) = (uint32_t)h;
-}
-
-/* The state in a slot: the same hash in each part of it. false: they differ. */
-static inline bool fake_load_state(const struct lf_kv_cache *kv, int32_t slot, uint64_t *h)
-{
-    struct lf_state_view v = lf_kv_cache_state_view(kv, 0);
-    uint64_t part_bytes = v.slot_bytes / (uint64_t)kv->states.slot_blocks;
-    const char *at = (const char *)v.base + (uint64_t)slot * v.slot_bytes;
-    memcpy(h, at, sizeof(*h));
-    for (int i = 1; i < kv->states.slot_blocks; i++)
-        if (memcmp(h, at + (uint64_t)i * part_bytes, sizeof(*h)) != 0) return false;
-    return true;
-}
-
-static inline void fake_store_state(const struct lf_kv_cache *kv, int32_t slot, uint64_t h)
-{
-    struct lf_state_view v = lf_kv_cache_state_view(kv, 0);
-    uint64_t part_bytes = v.slot_bytes / (uint64_t)kv->states.slot_blocks;
-    for (int i = 0; i < kv->states.slot_blocks; i++)
-        memcpy((char *)v.base + (uint64_t)slot * v.slot_bytes + (uint64_t)i * part_bytes, &h, sizeof(h));
-}
-
-/* What a sequence's first token is behind: what the KV cache says, spoilt where the state says something else. */
-static inline uint64_t fake_before(const struct lf_kv_cache *kv, const struct lf_batch *batch, int s)
-{
-    const struct lf_kv_seq *seq = &batch->seqs[s];
-    int p = seq->kv_len - seq->n_tokens;
-    uint64_t h = p == 0 ? 0 : fake_load(&kv->view, seq, p - 1), state = 0;
-    if (!batch->states) return h;
-    const struct lf_state_seq *st = &batch->states[s];
-    LF_ASSERT(st->position == p && st->n_tokens == seq->n_tokens && (st->in < 0) == (p == 0));
-    bool same = st->in < 0 || (fake_load_state(kv, st->in, &state) && state == h);
-    return same ? h : ~h;
-}
-
-static inline void fake_end_states(const struct lf_kv_cache *kv, const struct lf_batch *batch, int s)
-{
-    const struct lf_kv_seq *seq = &batch->seqs[s];
-    if (!batch->states) return;
-    const struct lf_state_seq *st = &batch->states[s];
-    for (int i = 0; i < st->n_marks; i++) {
-        const struct lf_state_mark *mark = &batch->marks[st->first_mark + i];
-        fake_store_state(kv, mark->slot, fake_load(&kv->view, seq, st->position + mark->n_tokens - 1));
-    }
-    fake_store_state(kv, st->out, fake_load(&kv->view, seq, seq->kv_len - 1));
 }
 
 /* A placeholder's id is what the launch before this one has drawn. */

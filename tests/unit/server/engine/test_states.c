@@ -277,7 +277,8 @@ static void a_mark_is_entered_when_its_ids_are_known(void **state)
     seq->n_marks = 1;
     (void)submit(g.f, 190, 10, 0);
     assert_ptr_equal(lf_sched_admit(&g.f->sched, 0), seq);
-    for (int i = 0; i < 3; i++) { /* the prompt, then tokens 190 and 191: each before the id of the one before is known */
+    for (int i = 0; i < 3;
+         i++) { /* the prompt, then tokens 190 and 191: each before the id of the one before is known */
         plan();
         lf_sched_launched(&g.f->sched, &g.f->step);
         check();
