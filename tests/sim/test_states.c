@@ -143,6 +143,29 @@ static void prompts_that_part_in_the_middle_go_on_from_a_multiple(void **state)
     sim_close(&w);
 }
 
+/* What lies at multiples goes first, of each kind what is further behind. */
+static void what_is_asked_for_most_ages_last(void **state)
+{
+    (void)state;
+    static const int ages[] = {2 * EVERY / B, EVERY / B, 19999 / B, 5000 / B};
+    struct sim_world w;
+    struct sim_opts o = defaults();
+    open_world(&w, &o);
+    struct sim_request *r = sim_make(&w, 1, 20000, 20000, 4, 4);
+    r->marks[0] = 5000;
+    r->seq.marks = r->marks;
+    r->seq.n_marks = 1;
+    sim_enter(&w, r);
+    run_until_idle(&w);
+    const struct lf_list *it = &w.slots.pool.lru;
+    for (size_t i = 0; i < LF_N_ELEMS(ages); i++) {
+        it = it->next;
+        assert_ptr_equal(it, &w.slots.pool.blocks[lf_states_find(&w.sched, &r->seq, ages[i])].node);
+    }
+    assert_ptr_equal(it->next, &w.slots.pool.lru);
+    sim_close(&w);
+}
+
 /* With two slots beside those that run, and others' snapshots there. */
 static void a_long_document_takes_few_snapshots_of_others(void **state)
 {
@@ -362,6 +385,7 @@ static void a_snapshot_below_is_missed_by_no_part(void **state)
     struct sim_request *r = ask(&w, 1, 3000, 3000);
     assert_int_equal(r->seq.n_restored, 0);
     assert_int_equal(r->n_prefilled, 3000);
+    assert_int_equal(w.disk.n_loaded + w.disk.n_failed, 0); /* and nothing was tried */
     sim_close(&w);
 }
 
@@ -420,6 +444,7 @@ int main(void)
         cmocka_unit_test(a_follower_takes_over_at_the_last_mark_in_common),
         cmocka_unit_test(questions_about_a_document_go_on_from_its_end),
         cmocka_unit_test(prompts_that_part_in_the_middle_go_on_from_a_multiple),
+        cmocka_unit_test(what_is_asked_for_most_ages_last),
         cmocka_unit_test(a_long_document_takes_few_snapshots_of_others),
         cmocka_unit_test(what_goes_on_from_a_long_answer_is_found),
         cmocka_unit_test(a_surplus_step_leaves_no_snapshot),

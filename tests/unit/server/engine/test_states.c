@@ -3,6 +3,7 @@
 
 #include "model/batch.h"
 #include "server/engine/holding.h"
+#include "server/engine/shared_blocks.h"
 #include "server/engine/states.h"
 
 struct with_states {
@@ -262,6 +263,62 @@ static void what_ends_before_its_first_step_leaves_the_snapshot(void **state)
     assert_int_equal(start(200, 200)->state_in, slot);
 }
 
+static struct lf_sched_seq *pin(int n_same, int n_prompt)
+{
+    g.f->seqs[g.f->n_seqs].pin = LF_PIN_DEVICE;
+    return start(n_same, n_prompt);
+}
+
+/* Whose blocks are pinned, and a snapshot in the middle of them is not. */
+static void of_what_is_pinned_a_beginning_counts_where_its_snapshot_is_pinned(void **state)
+{
+    (void)state;
+    compute(start(130, 130)); /* leaves one behind two blocks */
+    struct lf_sched_seq *pinned = pin(300, 300);
+    while (lf_sched_in_prefill(pinned)) {
+        plan();
+        finish();
+    }
+    lf_sched_hold(&g.f->sched, pinned);
+    check();
+    assert_int_equal(lf_sched_n_pinned_of(&g.f->sched, pinned, 4), 4);
+    assert_int_equal(lf_sched_n_pinned_of(&g.f->sched, pinned, 3), 0);
+    assert_int_equal(lf_sched_hit(&g.f->sched, pinned, 0, 3, false), 2);
+}
+
+/* Another makes the snapshot behind a pin's end, and it would make room for the mark of a third in the same step. */
+static void an_end_that_is_there_is_pinned_before_another_mark_takes_its_slot(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) compute(start(0, 100));
+    struct lf_sched_seq *pinned = pin(128, 128);
+    g.f->sched.opts.chunk = 64;
+    plan();
+    finish();
+    g.f->sched.opts.chunk = 256;
+    assert_true(pinned->n_done == 64 && pinned->states_pinned[0] >= 0 && pinned->due == 1);
+    (void)start(0, 100);
+    int32_t slot, more;
+    assert_true(lf_block_pool_take(&g.slots, &slot));
+    lf_prefix_cache_insert_key(g.snapshots, &pinned->keys[1], &pinned->keys[2], pinned->ids + B, slot,
+                               (struct lf_prefix_origin){0});
+    lf_block_pool_put(&g.slots, slot);
+    while (lf_list_first(&g.slots.lru) != &g.slots.blocks[slot].node) { /* until it is the oldest */
+        int32_t oldest = (int32_t)(LF_LIST_ENTRY(lf_list_first(&g.slots.lru), struct lf_block, node) - g.slots.blocks);
+        lf_block_pool_get(&g.slots, oldest);
+        lf_block_pool_put(&g.slots, oldest);
+    }
+    while (g.slots.n_free > 0) /* the rest is somebody's */
+        assert_true(lf_block_pool_take(&g.slots, &more) && ++g.held[N_BLOCKS + more]);
+    plan();
+    assert_int_equal(g.f->step.n_items, 2);
+    finish();
+    assert_true(pinned->states_pinned[1] >= 0 && pinned->due == 0);
+    for (int i = 0; i < g.slots.n_blocks; i++)
+        if (g.held[N_BLOCKS + i] > 0) lf_block_pool_put(&g.slots, i);
+    memset(g.held, 0, sizeof(g.held));
+}
+
 /* Between its launch and the ids a mark is the sequence's; tests/sim has it at LF_MARK_EVERY. */
 static void a_mark_is_entered_when_its_ids_are_known(void **state)
 {
@@ -303,6 +360,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_mark_takes_the_place_of_the_oldest_snapshot, setup_scarce, teardown_states),
         cmocka_unit_test_setup_teardown(marks_of_a_prompt_age_from_its_end, setup_states, teardown_states),
         cmocka_unit_test_setup_teardown(what_ends_before_its_first_step_leaves_the_snapshot, setup_states,
+                                        teardown_states),
+        cmocka_unit_test_setup_teardown(of_what_is_pinned_a_beginning_counts_where_its_snapshot_is_pinned, setup_states,
+                                        teardown_states),
+        cmocka_unit_test_setup_teardown(an_end_that_is_there_is_pinned_before_another_mark_takes_its_slot, setup_states,
                                         teardown_states),
         cmocka_unit_test_setup_teardown(a_mark_is_entered_when_its_ids_are_known, setup_states, teardown_states),
     };
