@@ -1,0 +1,316 @@
+/* The engine over models with states (gated delta nets beside attention): the same answers alone and together, in
+ * chunks of any size, from snapshots, with snapshots that push each other out, and from a disk that outlived the
+ * engine. Weights are random; what is compared are ids and the bits of their log-probabilities. */
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/file.h"
+#include "core/mix.h"
+#include "kv/tiers/disk_table.h"
+#include "server/engine/engine.h"
+#include "tests/support/config_text.h"
+#include "tests/support/model_rig.h"
+#include "tests/support/test.h"
+
+enum { CTX = 1536, N_VOCAB = 50, ANSWER = 70, PROMPTS = 8, MAX_SEQS = 16, DISK_BLOCKS = 4096, PATIENCE_S = 240 };
+
+/* Lengths across blocks, which are chunks of 64 of the delta rule, too, and across chunks of steps. */
+static const int lengths[PROMPTS] = {1, 63, 64, 65, 129, 257, 700, 1400};
+enum { LONGEST = PROMPTS - 1 };
+/* The snapshot at the last block's beginning. */
+enum { N_CACHED = (1400 - 1) / LF_KV_BLOCK_TOKENS * LF_KV_BLOCK_TOKENS };
+
+struct answer {
+    int n;
+    struct {
+        int32_t id;
+        float logprob;
+    } tokens[ANSWER];
+};
+
+struct setup {
+    struct temp_dir dir;
+    struct model_rig rig;
+    struct lf_engine *engine;
+    struct lf_disk_table *disk;
+};
+
+struct setup_opts {
+    bool has_experts, prefix_cache, has_disk;
+    int chunk, kv_tokens;
+};
+
+static enum lf_status launch(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch)
+{
+    return lf_model_launch(ctx, kv, batch, NULL);
+}
+
+static enum lf_status sample(void *ctx, const struct lf_batch *batch)
+{
+    return lf_model_sample(ctx, batch, NULL);
+}
+
+static enum lf_status wait_step(void *ctx, struct lf_sampled *out)
+{
+    return lf_model_wait(ctx, out, NULL);
+}
+
+static void write_model(const struct temp_dir *dir, bool has_experts)
+{
+    struct config_text c = has_experts ? config_good("[\"Qwen3_5MoeForCausalLM\"]", "\"qwen3_5_moe_text\"")
+                                       : config_good("[\"Qwen3_5ForCausalLM\"]", "\"qwen3_5_text\"");
+    config_set(&c, "num_hidden_layers", "5");
+    config_set(&c, "full_attention_interval", "3");
+    config_set(&c, "max_position_embeddings", "1536");
+    config_set(&c, "linear_num_key_heads", "2");
+    config_set(&c, "linear_num_value_heads", "4");
+    config_set(&c, "linear_key_head_dim", "16");
+    config_set(&c, "linear_value_head_dim", "24");
+    if (has_experts) {
+        config_set(&c, "num_experts", "6");
+        config_set(&c, "num_experts_per_tok", "2");
+        config_set(&c, "moe_intermediate_size", "24");
+        config_set(&c, "shared_expert_intermediate_size", "40");
+    }
+    config_write(&c, dir);
+}
+
+/* A disk that is thought to be fast: what it has is not computed. */
+static const struct lf_engine_speed fast_disk = {.ns = {1e6, 1e6, 1e3, 1e3, 1, 1, 1}};
+
+static void open_disk(struct setup *s)
+{
+    struct lf_disk_file *files[2];
+    struct lf_err err;
+    static const char *const names[] = {"index", "data"};
+    for (int i = 0; i < 2; i++) {
+        char path[512];
+        assert_int_equal(lf_path_join(path, sizeof(path), s->dir.path, names[i]), LF_OK);
+        if (lf_disk_file_open(&files[i], path, false, &err) != LF_OK) fail_msg("%s", err.message);
+    }
+    uint64_t block_bytes = lf_model_kv_layout(s->rig.model)->block_bytes;
+    if (lf_disk_table_open(&s->disk, files[0], files[1], DISK_BLOCKS, block_bytes, &err) != LF_OK)
+        fail_msg("%s", err.message);
+}
+
+/* Of the model in s->dir. */
+static void start(struct setup *s, const struct setup_opts *o)
+{
+    struct lf_err err = {0};
+    struct model_rig_opts opts = {.dir = s->dir.path,
+                                  .load = LF_LOAD_DUMMY,
+                                  .seed = 3,
+                                  .max_isa = -1,
+                                  .n_threads = 2,
+                                  .ctx = CTX,
+                                  .chunk = o->chunk,
+                                  .max_seqs = MAX_SEQS,
+                                  .max_out = MAX_SEQS,
+                                  .kv_tokens = o->kv_tokens,
+                                  .kv_dtype = LF_BF16,
+                                  .prefix_cache = o->prefix_cache};
+    if (model_rig_open(&s->rig, &opts, &err) != LF_OK) fail_msg("%s", err.message);
+    assert_int_equal(s->rig.kv.states.n_layers, 4);
+    if (o->has_disk) open_disk(s);
+    struct lf_engine_backend backend = {.ctx = s->rig.model,
+                                        .launch = launch,
+                                        .sample = sample,
+                                        .wait = wait_step,
+                                        .n_async_steps = lf_model_n_async_steps(s->rig.model),
+                                        .n_vocab = N_VOCAB};
+    struct lf_engine_opts engine = {.ctx = CTX,
+                                    .chunk = o->chunk,
+                                    .max_seqs = MAX_SEQS,
+                                    .max_out = MAX_SEQS,
+                                    .queue_n = 64,
+                                    .step_ms = 50,
+                                    .disk = s->disk};
+    if (o->has_disk) engine.speed = fast_disk;
+    if (lf_engine_create(&s->engine, &backend, &s->rig.kv, &engine, &err) != LF_OK) fail_msg("%s", err.message);
+}
+
+static void stop(struct setup *s)
+{
+    lf_engine_destroy(s->engine);
+    const struct lf_kv_cache *kv = &s->rig.kv;
+    lf_block_pool_check(&kv->pool);
+    lf_block_pool_check(&kv->slots);
+    assert_int_equal(kv->pool.n_free + kv->pool.n_cached, kv->pool.n_blocks);
+    assert_int_equal(kv->slots.n_free + kv->slots.n_cached, kv->slots.n_blocks);
+    lf_disk_table_close(s->disk);
+    s->disk = NULL;
+    model_rig_close(&s->rig);
+}
+
+static void setup_open(struct setup *s, const struct setup_opts *o)
+{
+    memset(s, 0, sizeof(*s));
+    s->dir = temp_dir_make();
+    write_model(&s->dir, o->has_experts);
+    start(s, o);
+}
+
+static void setup_close(struct setup *s)
+{
+    stop(s);
+    temp_dir_remove(&s->dir);
+}
+
+/* Prompt i begins as the longest one does, but for its last tokens. */
+static struct lf_request *submit(struct setup *s, int i)
+{
+    int32_t ids[CTX];
+    struct lf_err err = {0};
+    struct lf_request *req = NULL;
+    int retry = 0, n = lengths[i];
+    for (int k = 0; k < n; k++) ids[k] = (int32_t)(lf_random64(k < n - 3 ? 1 : 2 + (uint64_t)i, (uint64_t)k) % N_VOCAB);
+    struct lf_gen_params p = {.prompt = ids,
+                              .n_prompt = n,
+                              .max_tokens = ANSWER,
+                              .ignore_eos = true,
+                              .sampling = {.temperature = 0, .top_p = 1, .repetition_penalty = 1, .n_logprobs = 0},
+                              .n_prompt_logprobs = -1};
+    if (lf_engine_submit(s->engine, &p, &req, &retry, &err) != LF_OK) fail_msg("%s", err.message);
+    return req;
+}
+
+/* Where its prompt's tokens came from is in *st. */
+static void collect(struct lf_request *req, struct answer *out, struct lf_request_state *st)
+{
+    int64_t until = lf_clock_ns() + PATIENCE_S * (int64_t)LF_NS_PER_S;
+    for (lf_request_snapshot(req, st); st->finish == LF_FINISH_NONE; lf_request_snapshot(req, st)) {
+        if (lf_clock_ns() > until) fail_msg("the request did not end");
+        lf_clock_sleep_ms(1);
+    }
+    assert_int_equal(st->n_tokens, ANSWER);
+    memset(out, 0, sizeof(*out));
+    out->n = st->n_tokens;
+    for (int i = 0; i < out->n; i++) {
+        out->tokens[i].id = lf_request_token(req, i)->id;
+        out->tokens[i].logprob = lf_request_token(req, i)->logprob;
+    }
+    lf_request_put(req);
+}
+
+static struct lf_request_state ask(struct setup *s, int i, struct answer *out)
+{
+    struct lf_request_state st;
+    collect(submit(s, i), out, &st);
+    return st;
+}
+
+static void expect_same(const struct answer *a, const struct answer *b)
+{
+    for (int i = 0; i < PROMPTS; i++)
+        if (memcmp(&a[i], &b[i], sizeof(a[i])) != 0)
+            fail_msg("prompt %d of %d tokens has another answer", i, lengths[i]);
+}
+
+/* All prompts twice, at once: as many as a step has sequences. */
+static void ask_together(struct setup *s, struct answer *got)
+{
+    struct lf_request *reqs[2 * PROMPTS];
+    struct lf_request_state st;
+    struct answer again;
+    for (int i = 0; i < 2 * PROMPTS; i++) reqs[i] = submit(s, i % PROMPTS);
+    for (int i = 0; i < PROMPTS; i++) collect(reqs[i], &got[i], &st);
+    for (int i = 0; i < PROMPTS; i++) {
+        collect(reqs[PROMPTS + i], &again, &st);
+        assert_memory_equal(&again, &got[i], sizeof(again));
+    }
+}
+
+/* What the model says when nothing is kept of anything. */
+static void ask_without_cache(bool has_experts, struct answer *out)
+{
+    struct setup s;
+    setup_open(&s, &(struct setup_opts){.has_experts = has_experts, .chunk = 512, .kv_tokens = 4 * CTX});
+    for (int i = 0; i < PROMPTS; i++) assert_int_equal(ask(&s, i, &out[i]).n_cached, 0);
+    for (int i = 1; i < PROMPTS; i++) assert_memory_not_equal(&out[0], &out[i], sizeof(out[0]));
+    setup_close(&s);
+}
+
+static void compare(const struct answer *expected, struct setup_opts o, bool is_cached)
+{
+    struct setup s;
+    struct answer got[PROMPTS];
+    o.prefix_cache = true;
+    setup_open(&s, &o);
+    for (int i = 0; i < PROMPTS; i++) (void)ask(&s, i, &got[i]);
+    expect_same(expected, got);
+    int n_cached = ask(&s, LONGEST, &got[LONGEST]).n_cached;
+    if (is_cached) assert_int_equal(n_cached, N_CACHED);
+    expect_same(expected, got);
+    for (int round = 0; round < 2; round++) {
+        ask_together(&s, got);
+        expect_same(expected, got);
+    }
+    setup_close(&s);
+}
+
+static void answers_are_the_same_in_any_company_and_from_snapshots(void **state)
+{
+    (void)state;
+    static const int chunks[] = {16, 64, 130, 1000};
+    for (int has_experts = 0; has_experts < 2; has_experts++) {
+        struct answer expected[PROMPTS];
+        struct setup_opts o = {.has_experts = has_experts, .kv_tokens = 4 * CTX};
+        ask_without_cache(has_experts, expected);
+        for (size_t k = 0; k < LF_N_ELEMS(chunks); k++) {
+            o.chunk = chunks[k];
+            compare(expected, o, true);
+        }
+        o.kv_tokens = CTX; /* documents push each other out */
+        compare(expected, o, false);
+    }
+}
+
+static int64_t n_listed(struct setup *s)
+{
+    struct lf_disk_table_stats stats;
+    lf_disk_table_stats(s->disk, &stats);
+    return stats.n_listed;
+}
+
+/* Blocks and the snapshot are written behind the answer. */
+static void wait_until_saved(struct setup *s)
+{
+    int64_t until = lf_clock_ns() + PATIENCE_S * (int64_t)LF_NS_PER_S, before = 0;
+    int n_least = N_CACHED / LF_KV_BLOCK_TOKENS + s->rig.kv.states.slot_blocks, n_quiet = 0;
+    while ((n_listed(s) < n_least || n_quiet < 50) && lf_clock_ns() < until) {
+        n_quiet = n_listed(s) == before ? n_quiet + 1 : 0;
+        before = n_listed(s);
+        lf_clock_sleep_ms(10);
+    }
+    assert_true(n_listed(s) >= n_least);
+}
+
+static void answers_are_the_same_from_a_disk_that_outlived_the_engine(void **state)
+{
+    (void)state;
+    struct setup s;
+    struct answer expected[PROMPTS], got[PROMPTS];
+    struct setup_opts o = {.prefix_cache = true, .has_disk = true, .chunk = 130, .kv_tokens = 4 * CTX};
+    ask_without_cache(false, expected);
+    setup_open(&s, &o);
+    assert_int_equal(ask(&s, LONGEST, &got[LONGEST]).n_restored, 0);
+    wait_until_saved(&s);
+    stop(&s);
+    start(&s, &o);
+    struct lf_request_state st = ask(&s, LONGEST, &got[LONGEST]);
+    assert_int_equal(st.n_restored, N_CACHED);
+    assert_int_equal(st.n_cached, N_CACHED);
+    for (int i = 0; i < LONGEST; i++) (void)ask(&s, i, &got[i]);
+    expect_same(expected, got);
+    ask_together(&s, got);
+    expect_same(expected, got);
+    setup_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_are_the_same_in_any_company_and_from_snapshots),
+        cmocka_unit_test(answers_are_the_same_from_a_disk_that_outlived_the_engine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
