@@ -18,7 +18,12 @@ static const char *const models[] = {
     "qwen2-windows-bf16", "qwen3-layer-types-bf16", "phi3-longrope-bf16",  "smollm3-f32",    "olmo2-f32",
     "olmo3-typed-bf16",   "glm4-biases-bf16",       "granite-f32",         "ministral3-f32", "qwen3-moe-f32",
     "mixtral-whole-bf16", "gemma3-vision-bf16",     "gemma4-experts-bf16", "gpt-oss-mxfp4",  "gpt-oss-f32",
-    "gemma4-shared-f32",  "gemma4-inputs-f32"};
+    "gemma4-shared-f32",  "gemma4-inputs-f32",
+    "llama-f32",          "llama-bf16-tied",        "llama-f16-sharded",   "llama3-f32",      "mistral-window-f32",
+    "qwen2-windows-bf16", "qwen3-layer-types-bf16", "phi3-longrope-bf16",  "smollm3-f32",     "olmo2-f32",
+    "olmo3-typed-bf16",   "glm4-biases-bf16",       "granite-f32",         "ministral3-f32",  "qwen3-moe-f32",
+    "mixtral-whole-bf16", "gemma3-vision-bf16",     "gemma4-experts-bf16", "gpt-oss-mxfp4",   "gpt-oss-f32",
+    "gemma4-shared-f32",  "qwen3-next-f32",         "qwen3.5-bf16",        "qwen3.5-moe-bf16"};
 
 struct named {
     struct temp_dir dir;

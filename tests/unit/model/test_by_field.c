@@ -33,6 +33,7 @@ static void changed(void *ctx, struct lf_str text)
     if (hp.layer_input < 0 || hp.layer_input * hp.n_layers > LF_HIDDEN_N ||
         (hp.layer_input > 0 && hp.n_layer_inputs < hp.n_vocab))
         fail_msg("inputs of layers: %s", copy);
+    int n_deltas = 0;
     for (int i = 0; i < hp.n_layers; i++) {
         const struct lf_layer_hparams *layer = &hp.layers[i];
         int head_dim = lf_layer_head_dim(&hp, i), n_kv = lf_layer_n_kv_heads(&hp, i), of = i - layer->alias_back;
@@ -44,9 +45,16 @@ static void changed(void *ctx, struct lf_str text)
             lf_layer_head_dim(&hp, of) != head_dim || lf_layer_n_kv_heads(&hp, of) != n_kv)
             fail_msg("layer %d reads layer %d: %s", i, of, copy);
         if (hp.layers[i].has_experts)
-            assert_true(hp.experts_per_token >= 1 && hp.experts_per_token <= hp.n_experts &&
-                        hp.n_experts <= LF_EXPERTS_N && hp.expert_intermediate >= 1);
+            assert_true(hp.shared_intermediate >= 0 && hp.experts_per_token >= 1 &&
+                        hp.experts_per_token <= hp.n_experts && hp.n_experts <= LF_EXPERTS_N &&
+                        hp.expert_intermediate >= 1);
+        n_deltas += layer->is_delta;
     }
+    const struct lf_delta_shape *d = &hp.delta;
+    if (n_deltas > 0 && (d->n_k_heads < 1 || d->n_v_heads % d->n_k_heads || d->k_dim % 8 || d->v_dim % 8 ||
+                         d->k_dim > 256 || d->v_dim > 256 || d->conv_width < 2 || d->conv_width > 8))
+        fail_msg("a delta net of %s", copy);
+    if (n_deltas == hp.n_layers) fail_msg("no layer has attention: %s", copy);
     lf_hparams_deinit(&hp);
 }
 
@@ -58,6 +66,18 @@ static void changed(void *ctx, struct lf_str text)
     " \"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": false,"                       \
     " \"torch_dtype\": \"float32\", \"bos_token_id\": 1, \"eos_token_id\": [2, 3], \"attention_bias\": false,"         \
     " \"mlp_bias\": false, \"partial_rotary_factor\": 1.0"
+
+#define DELTA                                                                                                          \
+    "\"linear_conv_kernel_dim\": 4, \"linear_key_head_dim\": 16, \"linear_num_key_heads\": 2,"                         \
+    " \"linear_num_value_heads\": 4, \"linear_value_head_dim\": 24"
+
+#define EXPERTS                                                                                                        \
+    "\"num_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 24,"                                   \
+    " \"shared_expert_intermediate_size\": 40"
+
+#define MROPE                                                                                                          \
+    "\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 1e7, \"partial_rotary_factor\": 0.25,"          \
+    " \"mrope_interleaved\": true, \"mrope_section\": [2, 1, 1]}"
 
 static const char *const configs[] = {
     "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", " REST ", \"rope_theta\": 5e5,"
@@ -140,6 +160,19 @@ static const char *const configs[] = {
     " \"quantization_config\": {\"quant_method\": \"mxfp4\", \"modules_to_not_convert\": [\"lm_head\"]},"
     " \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 32.0, \"original_max_position_embeddings\": 64,"
     " \"beta_fast\": 32.0, \"beta_slow\": 1.0, \"truncate\": false}}",
+    "{\"architectures\": [\"Qwen3NextForCausalLM\"], \"model_type\": \"qwen3_next\", " REST ", \"rope_theta\": 1e7,"
+    " \"full_attention_interval\": 2, \"rope_scaling\": null, \"use_sliding_window\": false, " DELTA ", " EXPERTS ","
+    " \"norm_topk_prob\": true, \"decoder_sparse_step\": 1, \"mlp_only_layers\": [1, 7]}",
+    "{\"architectures\": [\"Qwen3_5ForCausalLM\"], \"model_type\": \"qwen3_5_text\", " REST ", " DELTA ","
+    " \"layer_types\": [\"linear_attention\", \"full_attention\"], \"attn_output_gate\": true, " MROPE "}",
+    "{\"architectures\": [\"Qwen3_5ForConditionalGeneration\"], \"model_type\": \"qwen3_5\", \"image_token_id\": 40,"
+    " \"vision_config\": {\"depth\": 2}, \"tie_word_embeddings\": false, \"text_config\": {\"model_type\":"
+    " \"qwen3_5_text\", " REST ", " DELTA ", \"full_attention_interval\": 2, \"mtp_num_hidden_layers\": 1, " MROPE "}}",
+    "{\"architectures\": [\"Qwen3_5MoeForConditionalGeneration\"], \"model_type\": \"qwen3_5_moe\","
+    " \"tie_word_embeddings\": false, \"text_config\": {\"model_type\": \"qwen3_5_moe_text\", " REST ", " DELTA ","
+    " " EXPERTS ", \"full_attention_interval\": 2, " MROPE "}}",
+    "{\"architectures\": [\"Qwen3_5MoeForCausalLM\"], \"model_type\": \"qwen3_5_moe_text\", " REST ", " DELTA ","
+    " " EXPERTS ", \"layer_types\": [\"full_attention\", \"linear_attention\"], \"rope_theta\": 1e7}",
 };
 
 static const char *const no_lists[2] = {"", ""};
