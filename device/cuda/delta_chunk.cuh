@@ -31,7 +31,6 @@
 #include "device/cuda/delta_cuda.h"
 #include "device/cuda/elem.cuh"
 #include "device/cuda/launch.cuh"
-#include "device/cuda/ptx_copy.cuh"
 
 enum {
     CHUNK = LF_DELTA_CHUNK,
@@ -47,18 +46,24 @@ LF_GPU_FN int tile_at(int row, int unit)
     return unit / 8 * HALF_BYTES + row * 128 + ((unit % 8) ^ (row % 8)) * 16;
 }
 
-/* Of a chunk of a head, in the scratch. */
+/* Of a chunk of a value head, in the scratch: in the order in which the scan has it in shared memory. */
 struct chunk_record {
     unsigned char w[TILE_BYTES]; /* W, a tile */
     unsigned char p[HALF_BYTES]; /* P · k_dim^-½, half a tile */
+    float out_scale[CHUNK];      /* e^(G_i) / |q_i| · k_dim^-½ */
+    float v_scale[CHUNK];        /* e^(G_63 - G_i) / |k_i| */
+    float decay, unused[127];    /* e^(G_63) */
     /* Uᵀ as accumulators: [DIM / 16 columns of v][4 pairs of 8 tokens][lane] of 4 words: tokens 16i + 2 (t mod 4) + {0,
      * 1} of columns t / 4 and t / 4 + 8, then the same of tokens + 8. */
     uint4 u[DIM / 16][4][32];
-    float out_scale[CHUNK];   /* e^(G_i) / |q_i| · k_dim^-½ */
-    float v_scale[CHUNK];     /* e^(G_63 - G_i) / |k_i| */
-    float decay, unused[127]; /* e^(G_63) */
 };
 static_assert(sizeof(chunk_record) == LF_CUDA_DELTA_RECORD_BYTES, "what delta_scratch_bytes counts");
+
+/* Of a chunk of a key head, behind those: its rows of q and k as tiles, zeros where it has fewer. */
+struct key_record {
+    unsigned char q[TILE_BYTES], k[TILE_BYTES];
+};
+static_assert(sizeof(key_record) == LF_CUDA_DELTA_KEY_RECORD_BYTES, "what delta_scratch_bytes counts");
 
 /* Chunks [first, first + n) of the step. */
 struct chunk_args {
@@ -72,29 +77,10 @@ LF_GPU_FN chunk_record *record_of(const chunk_args &args, int chunk, int head)
     return (chunk_record *)args.p.scratch + (size_t)(chunk - args.first) * args.p.shape.n_v_heads + head;
 }
 
-/* Starts the copies of a tile: DIM elements of each of the chunk's tokens; rows behind them are zeros. */
-template <class T, int THREADS> LF_GPU_FN void copy_tile(uint32_t tile, const T *src, size_t stride, int n_tokens)
+LF_GPU_FN key_record *key_record_of(const chunk_args &args, int chunk, int k_head)
 {
-#pragma unroll
-    for (int i = 0; i < CHUNK * (DIM / 8) / THREADS; i++) {
-        int at = i * THREADS + (int)threadIdx.x, row = at / (DIM / 8), unit = at % (DIM / 8);
-        bool is_token = row < n_tokens;
-        cp_async_cg_16(tile + tile_at(row, unit), src + (is_token ? row * stride : 0) + unit * 8, is_token ? 16 : 0);
-    }
-}
-
-/* The first of a head's channels of q, k or v in a row of qkv. */
-LF_GPU_FN int q_at(int k_head)
-{
-    return k_head * DIM;
-}
-LF_GPU_FN int k_at(const lf_delta_shape &shape, int k_head)
-{
-    return (shape.n_k_heads + k_head) * DIM;
-}
-LF_GPU_FN int v_at(const lf_delta_shape &shape, int head)
-{
-    return (2 * shape.n_k_heads + head) * DIM;
+    key_record *records = (key_record *)((chunk_record *)args.p.scratch + (size_t)args.n * args.p.shape.n_v_heads);
+    return records + (size_t)(chunk - args.first) * args.p.shape.n_k_heads + k_head;
 }
 
 #endif

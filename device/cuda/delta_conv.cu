@@ -10,7 +10,13 @@
 #include "device/cuda/delta_cuda.h"
 #include "device/cuda/elem.cuh"
 
-enum { THREADS = 128, VEC = 8, RUN = LF_DELTA_SHORT_TOKENS, RUNS_A_CHUNK = LF_DELTA_CHUNK / RUN };
+enum {
+    THREADS = 128,
+    VEC = 8,
+    AHEAD = 4, /* inputs asked for at once */
+    RUN = 32,
+    RUNS_A_CHUNK = LF_DELTA_CHUNK / RUN
+};
 
 struct conv_args {
     lf_conv_params p;
@@ -101,28 +107,42 @@ LF_GPU_FN void run(const channels<T, WIDTH> &of, int first, int end, const float
     eight window[WIDTH]; /* the inputs of the taps; the last is the token's */
 #pragma unroll
     for (int j = 1; j < WIDTH; j++) window[j] = widen<T>(of.input(first - WIDTH + j));
-    for (int i = first; i < end; i++) {
+    for (int at = first; at < end; at += AHEAD) {
+        uint4 words[AHEAD];
 #pragma unroll
-        for (int j = 0; j < WIDTH - 1; j++) window[j] = window[j + 1];
-        window[WIDTH - 1] = widen<T>(of.input(i));
-        float y[VEC] = {};
+        for (int i = 0; i < AHEAD; i++)
+            if (at + i < end) words[i] = of.input(at + i);
 #pragma unroll
-        for (int j = 0; j < WIDTH; j++)
+        for (int i = 0; i < AHEAD; i++) {
+            if (at + i >= end) break;
 #pragma unroll
-            for (int c = 0; c < VEC; c++) y[c] += w[j][c] * window[j].x[c];
+            for (int j = 0; j < WIDTH - 1; j++) window[j] = window[j + 1];
+            window[WIDTH - 1] = widen<T>(words[i]);
+            float y[VEC] = {};
 #pragma unroll
-        for (int c = 0; c < VEC; c++) y[c] *= sigmoid(y[c]);
-        T *out = (T *)of.args.p.y + ((int64_t)of.seq.first_token + i) * of.args.n_channels + of.channel;
-        *(uint4 *)out = make_uint4(pack<T>(y[0], y[1]), pack<T>(y[2], y[3]), pack<T>(y[4], y[5]), pack<T>(y[6], y[7]));
+            for (int j = 0; j < WIDTH; j++)
+#pragma unroll
+                for (int c = 0; c < VEC; c++) y[c] += w[j][c] * window[j].x[c];
+#pragma unroll
+            for (int c = 0; c < VEC; c++) y[c] *= sigmoid(y[c]);
+            T *out = (T *)of.args.p.y + ((int64_t)of.seq.first_token + at + i) * of.args.n_channels + of.channel;
+            *(uint4 *)out =
+                make_uint4(pack<T>(y[0], y[1]), pack<T>(y[2], y[3]), pack<T>(y[4], y[5]), pack<T>(y[6], y[7]));
+        }
     }
 }
 
+/* They lie side by side, those of a channel's taps first. */
 template <int WIDTH> LF_GPU_FN void load_weights(float (&w)[WIDTH][VEC], const conv_args &args, int channel)
 {
+    const float4 *from = (const float4 *)(args.p.w + (size_t)channel * WIDTH);
 #pragma unroll
-    for (int c = 0; c < VEC; c++)
+    for (int i = 0; i < WIDTH * VEC / 4; i++) {
+        float4 x = __ldg(from + i);
+        float four[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
-        for (int j = 0; j < WIDTH; j++) w[j][c] = __ldg(args.p.w + (size_t)(channel + c) * WIDTH + j);
+        for (int k = 0; k < 4; k++) w[(4 * i + k) % WIDTH][(4 * i + k) / WIDTH] = four[k];
+    }
 }
 
 /* Rows of the grid: runs of chunks, then sequences. */

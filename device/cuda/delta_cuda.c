@@ -23,7 +23,9 @@ static uint64_t delta_scratch_bytes(const struct lf_delta_shape *shape, int n_to
 {
     int n_chunks = LF_MIN(lf_state_most_chunks(n_tokens, n_seqs), (int)LF_CUDA_DELTA_SEGMENT);
     if (!is_chunked(shape)) n_chunks = 0;
-    uint64_t bytes = (uint64_t)n_chunks * (uint64_t)shape->n_v_heads * LF_CUDA_DELTA_RECORD_BYTES;
+    uint64_t of_chunk = (uint64_t)shape->n_v_heads * LF_CUDA_DELTA_RECORD_BYTES +
+                        (uint64_t)shape->n_k_heads * LF_CUDA_DELTA_KEY_RECORD_BYTES;
+    uint64_t bytes = (uint64_t)n_chunks * of_chunk;
     return LF_MAX(bytes, (uint64_t)LEAST_SCRATCH_BYTES);
 }
 

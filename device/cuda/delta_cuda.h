@@ -10,10 +10,11 @@ extern "C" {
 #endif
 
 enum {
-    LF_CUDA_DELTA_DIM = 128,            /* of keys and values, in the chunked form */
-    LF_CUDA_DELTA_SHARED_BY = 8,        /* value heads of a key head, at most, there */
-    LF_CUDA_DELTA_RECORD_BYTES = 41984, /* of the scratch, of a chunk of a value head */
-    LF_CUDA_DELTA_SEGMENT = 64          /* chunks whose records are in the scratch at once */
+    LF_CUDA_DELTA_DIM = 128,                /* of keys and values, in the chunked form */
+    LF_CUDA_DELTA_SHARED_BY = 8,            /* value heads of a key head, at most, there */
+    LF_CUDA_DELTA_RECORD_BYTES = 41984,     /* of the scratch, of a chunk of a value head */
+    LF_CUDA_DELTA_KEY_RECORD_BYTES = 32768, /* and of a key head */
+    LF_CUDA_DELTA_SEGMENT = 64              /* chunks whose records are in the scratch at once */
 };
 
 int lf_cuda_conv_setup(void);

@@ -14,6 +14,7 @@
  * waits, the other computes. */
 #include "device/cuda/delta.cuh"
 #include "device/cuda/delta_chunk.cuh"
+#include "device/cuda/ptx_copy.cuh"
 #include "device/cuda/ptx_mma.cuh"
 #include "device/cuda/warp.cuh"
 
@@ -37,6 +38,31 @@ struct prepare_shared {
     float beta[LF_CUDA_DELTA_SHARED_BY][CHUNK];
     float k_scale[CHUNK], q_scale[CHUNK]; /* 1 / |k|; k_dim^-½ / |q| */
 };
+
+/* Starts the copies of a tile: DIM elements of each of the chunk's tokens; rows behind them are zeros. */
+template <class T> LF_GPU_FN void copy_tile(uint32_t tile, const T *src, size_t stride, int n_tokens)
+{
+#pragma unroll
+    for (int i = 0; i < CHUNK * (DIM / 8) / THREADS; i++) {
+        int at = i * THREADS + (int)threadIdx.x, row = at / (DIM / 8), unit = at % (DIM / 8);
+        bool is_token = row < n_tokens;
+        cp_async_cg_16(tile + tile_at(row, unit), src + (is_token ? row * stride : 0) + unit * 8, is_token ? 16 : 0);
+    }
+}
+
+/* The first of a head's channels of q, k or v in a row of qkv. */
+LF_GPU_FN int q_at(int k_head)
+{
+    return k_head * DIM;
+}
+LF_GPU_FN int k_at(const lf_delta_shape &shape, int k_head)
+{
+    return (shape.n_k_heads + k_head) * DIM;
+}
+LF_GPU_FN int v_at(const lf_delta_shape &shape, int head)
+{
+    return (2 * shape.n_k_heads + head) * DIM;
+}
 
 /* ---- operands of mma_m16n8k16 from tiles; lane l names row l mod 8 of matrix l / 8 ---- */
 
@@ -205,9 +231,8 @@ template <class T> struct preparing {
     LF_GPU_MEMBER void copy(unsigned char *tile, int channel) const
     {
         int stride = channels_of(args.p.shape);
-        copy_tile<T, THREADS>(shared_address(tile),
-                              (const T *)args.p.qkv + (int64_t)chunk.first_token * stride + channel, (size_t)stride,
-                              chunk.n_tokens);
+        copy_tile<T>(shared_address(tile), (const T *)args.p.qkv + (int64_t)chunk.first_token * stride + channel,
+                     (size_t)stride, chunk.n_tokens);
     }
 
     LF_GPU_MEMBER void copy_values(int i) const
@@ -377,6 +402,13 @@ template <class T> struct preparing {
             *(uint4 *)(to + at) = *(const uint4 *)(tile + at);
     }
 
+    LF_GPU_MEMBER void write_keys() const
+    {
+        key_record *to = key_record_of(args, chunk_idx, k_head);
+        write_tile(to->q, smem.q_or_w, TILE_BYTES, 0, THREADS);
+        write_tile(to->k, smem.k, TILE_BYTES, 0, THREADS);
+    }
+
     /* One behind the other: value head i of the key head, whose values have been asked for. */
     LF_GPU_MEMBER void run_head(int i)
     {
@@ -426,6 +458,7 @@ template <class T> __global__ void __launch_bounds__(THREADS, 2) prepare_chunks(
     __syncthreads();
     b.norms();
     b.dots();
+    b.write_keys();
     __syncthreads();
     for (int i = 0; i < b.n_heads; i++) b.run_head(i);
 }

@@ -7,9 +7,13 @@
  *
  *     V'ᵀ = Uᵀ - Sᵀ·Wᵀ     Oᵀ = (Sᵀ·Qᵀ) · diag(e^G/|q|) + V'ᵀ·Pᵀ     Sᵀ = e^(G_63) Sᵀ + (V'ᵀ · diag(e^(G_63-G)/|k|))·K
  *
- * A chunk's chain is Sᵀ·Wᵀ, V', K: 512 cycles of tensor cores; Sᵀ·Qᵀ fills what V' takes to be rounded. Tiles come
- * through three slots, two chunks ahead; a slot is filled again when all warps are past the barrier behind the chunk
- * that read it. */
+ * A chunk's chain is Sᵀ·Wᵀ, V', K: 512 cycles of tensor cores; Sᵀ·Qᵀ fills what V' takes to be rounded. Each scheduler
+ * has one warp, so whatever else a warp does is in the chain too: tiles lie in the scratch as they are read here, and
+ * three bulk copies bring all that a chunk needs, two chunks ahead, into one of three slots. (With cp.async, and the
+ * fence between proxies that it needs, a chunk took 4 µs: the fence waits for all that is on its way.) A slot is filled
+ * again when all warps are past the barrier behind the chunk that read it. */
+#include <stddef.h>
+
 #include "device/cuda/delta.cuh"
 #include "device/cuda/delta_chunk.cuh"
 #include "device/cuda/ptx_tma.cuh"
@@ -25,24 +29,20 @@ enum {
 };
 
 struct scan_slot { /* what a chunk brings */
-    unsigned char w[TILE_BYTES], q[TILE_BYTES], k[TILE_BYTES], p[HALF_BYTES];
-    uint4 u[WARPS][4][WARP];
+    unsigned char w[TILE_BYTES], p[HALF_BYTES];
     float out_scale[CHUNK], v_scale[CHUNK], decay, unused[127];
+    key_record keys;
+    uint4 u[WARPS][4][WARP];
 };
 
 struct scan_shared {
     scan_slot slots[SLOTS];
     uint16_t out[WARPS][CHUNK][OUT_STRIDE];
+    uint64_t full[SLOTS]; /* barriers at which a slot's bytes are counted */
 };
 enum { ALIGN = 1024 }; /* of tiles of wgmma */
-static_assert(sizeof(scan_slot) % ALIGN == 0, "each slot is aligned");
-
-/* `bytes` bytes, a multiple of 16. */
-LF_GPU_FN void copy_bytes(void *to, const void *from, int bytes)
-{
-    for (int at = threadIdx.x * 16; at < bytes; at += THREADS * 16)
-        cp_async_cg_16(shared_address(to) + at, (const char *)from + at);
-}
+static_assert(sizeof(scan_slot) % ALIGN == 0 && offsetof(scan_slot, keys) % ALIGN == 0, "tiles are aligned");
+static_assert(offsetof(scan_slot, unused) == offsetof(chunk_record, unused), "copied as one");
 
 template <class T> struct scanning {
     const chunk_args &args;
@@ -76,19 +76,24 @@ template <class T> struct scanning {
 
     /* ---- tiles ---- */
 
-    LF_GPU_MEMBER void copy_chunk(int chunk_idx, scan_slot &to) const
+    LF_GPU_MEMBER uint32_t full(int slot) const
     {
+        return shared_address(&smem.full[slot]);
+    }
+
+    /* One thread's: starts the copies of a chunk into a slot. */
+    LF_GPU_MEMBER void start_copies(int chunk_idx, int slot) const
+    {
+        enum {
+            HEAD_BYTES = offsetof(scan_slot, unused) + 3 * sizeof(float) /* 16 bytes of decay and what is behind */
+        };
         const chunk_record *from = record_of(args, chunk_idx, head);
-        const lf_delta_shape &shape = args.p.shape;
-        lf_state_chunk chunk = args.step.chunks[chunk_idx];
-        int stride = channels_of(shape), k_head = head / (shape.n_v_heads / shape.n_k_heads);
-        const T *rows = (const T *)args.p.qkv + (int64_t)chunk.first_token * stride;
-        copy_bytes(to.w, from->w, TILE_BYTES);
-        copy_tile<T, THREADS>(shared_address(to.q), rows + q_at(k_head), (size_t)stride, chunk.n_tokens);
-        copy_tile<T, THREADS>(shared_address(to.k), rows + k_at(shape, k_head), (size_t)stride, chunk.n_tokens);
-        copy_bytes(to.p, from->p, HALF_BYTES);
-        copy_bytes(to.u, from->u[half * WARPS], sizeof to.u);
-        copy_bytes(to.out_scale, from->out_scale, (2 * CHUNK + 4) * sizeof(float));
+        int k_head = head / (args.p.shape.n_v_heads / args.p.shape.n_k_heads);
+        scan_slot &to = smem.slots[slot];
+        mbarrier_arrive_expect_tx(full(slot), HEAD_BYTES + sizeof to.keys + sizeof to.u);
+        cp_async_bulk(shared_address(to.w), from->w, HEAD_BYTES, full(slot));
+        cp_async_bulk(shared_address(&to.keys), key_record_of(args, chunk_idx, k_head), sizeof to.keys, full(slot));
+        cp_async_bulk(shared_address(to.u), from->u[half * WARPS], sizeof to.u, full(slot));
     }
 
     /* ---- products ---- */
@@ -108,7 +113,7 @@ template <class T> struct scanning {
     LF_GPU_MEMBER static void round_to(uint32_t (&to)[4], const float *x)
     {
 #pragma unroll
-        for (int r = 0; r < 4; r++) to[r] = pack<T>(x[2 * r], x[2 * r + 1]);
+        for (int r = 0; r < 4; r++) to[r] = kept(pack<T>(x[2 * r], x[2 * r + 1])); /* here, not behind the next wait */
     }
 
     /* v = V'ᵀ of Sᵀ·Wᵀ, and rounded as operand A. */
@@ -150,7 +155,7 @@ template <class T> struct scanning {
     /* Operand A of it is where Sᵀ was. */
     LF_GPU_MEMBER void start_state(const scan_slot &slot)
     {
-        uint32_t rows = wgmma_descriptor_low(shared_address(slot.k), HALF_BYTES);
+        uint32_t rows = wgmma_descriptor_low(shared_address(slot.keys.k), HALF_BYTES);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < CHUNK / 16; i++)
@@ -162,12 +167,14 @@ template <class T> struct scanning {
     LF_GPU_MEMBER void write_outputs(lf_state_chunk chunk) const
     {
         uint16_t(*rows)[OUT_STRIDE] = smem.out[warp];
-        int odd = lane / 4 % 2; /* lanes of neighbouring columns: one takes the even token, one the odd */
+        /* Lanes of neighbouring columns: one takes the even token of both, one the odd. */
+        int odd = lane / 4 % 2;
+        uint32_t take = odd ? 0x3276 : 0x5410;
 #pragma unroll
         for (int i = 0; i < 16; i++) {
-            float x = o[2 * i], y = o[2 * i + 1], got = __shfl_xor_sync(ALL_LANES, odd ? x : y, 4);
+            uint32_t mine = pack<T>(o[2 * i], o[2 * i + 1]), got = __shfl_xor_sync(ALL_LANES, mine, 4);
             int token = i / 2 * 8 + lane % 4 * 2 + odd, column = i % 2 * 8 + lane / 8 * 2;
-            *(uint32_t *)&rows[token][column] = odd ? pack<T>(got, y) : pack<T>(x, got);
+            *(uint32_t *)&rows[token][column] = __byte_perm(mine, got, take);
         }
         __syncwarp();
         size_t stride = (size_t)args.p.shape.n_v_heads * DIM;
@@ -191,7 +198,7 @@ template <class T> struct scanning {
 #pragma unroll
         for (int i = 0; i < 64; i++) s[i] *= decay;
         start_from_state(v, slot.w);
-        start_from_state(o, slot.q);
+        start_from_state(o, slot.keys.q);
         wgmma_wait_group<1>();
 #pragma unroll
         for (int i = 0; i < 32; i++) hold(v[i]);
@@ -230,25 +237,25 @@ template <class T> __global__ void __launch_bounds__(THREADS, 1) scan_chunks(con
                      (int)blockIdx.x,
                      uniform(threadIdx.x / WARP),
                      laneid()};
-    for (int i = 0; i < SLOTS - 1; i++) {
-        if (first + i < end) b.copy_chunk(first + i, b.smem.slots[i]);
-        cp_async_commit_group();
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < SLOTS; i++) mbarrier_init(b.full(i), 1);
+        fence_mbarrier_init();
+        for (int i = 0; i < SLOTS && first + i < end; i++) b.start_copies(first + i, i);
     }
     b.load(first == begin ? seq.in : seq.out);
     const lf_state_mark *mark = args.step.marks + seq.first_mark, *no_mark = mark + seq.n_marks;
-    for (int at = first, slot = 0; at < end; at++, slot = slot == SLOTS - 1 ? 0 : slot + 1) {
-        cp_async_wait_group<SLOTS - 2>();
-        fence_proxy_async();
-        __syncthreads(); /* the chunk's tiles are here, and the one before it is done with */
-        if (at + SLOTS - 1 < end) b.copy_chunk(at + SLOTS - 1, b.smem.slots[slot == 0 ? SLOTS - 1 : slot - 1]);
-        cp_async_commit_group();
+    __syncthreads(); /* the barriers are there */
+    for (int at = first, slot = 0, parity = 0; at < end; at++) {
         lf_state_chunk chunk = args.step.chunks[at];
+        mbarrier_try_wait_parity(b.full(slot), parity);
         b.run_chunk(b.smem.slots[slot], chunk);
         int done = chunk.first_token + chunk.n_tokens - seq.first_token;
         while (mark != no_mark && mark->n_tokens < done) mark++;
         if (mark != no_mark && mark->n_tokens == done) b.store(mark->slot);
+        __syncthreads(); /* all warps are done with the slot */
+        if (threadIdx.x == 0 && at + SLOTS < end) b.start_copies(at + SLOTS, slot);
+        if (++slot == SLOTS) slot = 0, parity ^= 1;
     }
-    cp_async_wait_group<0>();
     b.store(seq.out);
 }
 

@@ -51,7 +51,7 @@ LF_GPU_FN float rows_sum(float x)
 }
 
 template <class T, int N, bool IS_FAST> struct columns {
-    float s[N][4];
+    float4 s[N];             /* whole, so that they are loaded and stored whole */
     int n_rows, row, column; /* the lane's: rows row … and four columns */
     bool is_in;              /* there are such columns */
 
@@ -59,19 +59,18 @@ template <class T, int N, bool IS_FAST> struct columns {
     {
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if (from && is_in && (IS_FAST || i < n_rows))
-                x = *(const float4 *)(from + (size_t)(row + i) * v_dim + column);
-            s[i][0] = x.x, s[i][1] = x.y, s[i][2] = x.z, s[i][3] = x.w;
+            bool is_here = from && is_in && (IS_FAST || i < n_rows);
+            s[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if (is_here) s[i] = __ldcs((const float4 *)(from + (size_t)(row + i) * v_dim + column));
         }
     }
 
     LF_GPU_MEMBER void store(float *to, int v_dim) const
     {
+        if (!is_in) return;
 #pragma unroll
         for (int i = 0; i < N; i++)
-            if (is_in && (IS_FAST || i < n_rows))
-                *(float4 *)(to + (size_t)(row + i) * v_dim + column) = make_float4(s[i][0], s[i][1], s[i][2], s[i][3]);
+            if (IS_FAST || i < n_rows) __stcs((float4 *)(to + (size_t)(row + i) * v_dim + column), s[i]);
     }
 
     LF_GPU_MEMBER void token(const lf_delta_params &p, int64_t token, int head)
@@ -79,30 +78,35 @@ template <class T, int N, bool IS_FAST> struct columns {
         const lf_delta_shape &d = p.shape;
         int k_head = head / (d.n_v_heads / d.n_k_heads);
         const T *in = (const T *)p.qkv + token * channels_of(d), *v_in = in + 2 * d.n_k_heads * d.k_dim;
-        float q[N], k[N], v[4] = {}, qq = 0.0f, kk = 0.0f, qk = 0.0f, sq[4] = {}, sk[4] = {};
+        float q[N], k[N], qq = 0.0f, kk = 0.0f, qk = 0.0f, sq[4] = {}, sk[4] = {}, out[4];
+        float2 v[2] = {};
         load_rows<T, N, IS_FAST>(q, in + k_head * d.k_dim + row, n_rows);
         load_rows<T, N, IS_FAST>(k, in + (d.n_k_heads + k_head) * d.k_dim + row, n_rows);
-        if (is_in)
-            for (int c = 0; c < 4; c++) v[c] = to_float(v_in[head * d.v_dim + column + c]);
+        if (is_in) {
+            uint2 words = *(const uint2 *)(v_in + head * d.v_dim + column);
+            v[0] = unpack<T>(words.x), v[1] = unpack<T>(words.y);
+        }
         gates gate = gates_of(p, token, head);
 #pragma unroll
         for (int i = 0; i < N; i++) {
             qq += q[i] * q[i], kk += k[i] * k[i], qk += q[i] * k[i];
-#pragma unroll
-            for (int c = 0; c < 4; c++) sk[c] += s[i][c] * k[i], sq[c] += s[i][c] * q[i];
+            sk[0] += s[i].x * k[i], sk[1] += s[i].y * k[i], sk[2] += s[i].z * k[i], sk[3] += s[i].w * k[i];
+            sq[0] += s[i].x * q[i], sq[1] += s[i].y * q[i], sq[2] += s[i].z * q[i], sq[3] += s[i].w * q[i];
         }
         float k_scale = 1.0f / sqrtf(rows_sum(kk) + NORM_EPS), decay = expf(gate.g);
-        float q_scale = 1.0f / sqrtf(rows_sum(qq) + NORM_EPS) / sqrtf((float)d.k_dim);
+        float q_scale = 1.0f / sqrtf((rows_sum(qq) + NORM_EPS) * (float)d.k_dim);
         qk = rows_sum(qk) * k_scale * q_scale;
-        float out[4];
+        float u[4] = {v[0].x, v[0].y, v[1].x, v[1].y};
 #pragma unroll
         for (int c = 0; c < 4; c++) {
-            float u = gate.beta * (v[c] - decay * k_scale * rows_sum(sk[c]));
-            out[c] = decay * q_scale * rows_sum(sq[c]) + u * qk;
-            u *= k_scale;
-#pragma unroll
-            for (int i = 0; i < N; i++) s[i][c] = decay * s[i][c] + k[i] * u;
+            u[c] = gate.beta * (u[c] - decay * k_scale * rows_sum(sk[c]));
+            out[c] = decay * q_scale * rows_sum(sq[c]) + u[c] * qk;
+            u[c] *= k_scale;
         }
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            s[i] = make_float4(decay * s[i].x + k[i] * u[0], decay * s[i].y + k[i] * u[1], decay * s[i].z + k[i] * u[2],
+                               decay * s[i].w + k[i] * u[3]);
         if (is_in && row == 0) {
             T *to = (T *)p.out + (token * d.n_v_heads + head) * d.v_dim + column;
             *(uint2 *)to = make_uint2(pack<T>(out[0], out[1]), pack<T>(out[2], out[3]));

@@ -50,6 +50,14 @@ LF_GPU_FN void fence_proxy_async()
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+/* A bulk copy of n_bytes, a multiple of 16 as both addresses are; the bytes are counted at `bar`. */
+LF_GPU_FN void cp_async_bulk(uint32_t dst, const void *src, int n_bytes, uint32_t bar)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst),
+                 "l"(src), "r"(n_bytes), "r"(bar)
+                 : "memory");
+}
+
 /* Bulk tensor copies (TMA) of a map's box at coordinates c0 (fastest) …; the bytes are counted at `bar`. */
 
 LF_GPU_FN void cp_async_bulk_tensor_2d(uint32_t dst, const CUtensorMap *map, uint32_t bar, int c0, int c1)

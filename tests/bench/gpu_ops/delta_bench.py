@@ -21,7 +21,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 MODELS = {"qwen3.6-27b": (16, 48), "qwen3.6-35b-a3b": (16, 32)}  # heads of k, of v
-DIM, CHUNK, SHORT, SEGMENT, RECORD = 128, 64, 16, 64, 41984      # delta.h, delta_cuda.h
+DIM, CHUNK, SHORT, SEGMENT, RECORD, KEY_RECORD = 128, 64, 16, 64, 41984, 32768  # delta.h, delta_cuda.h
 WIDTH = 4
 P, I = ct.c_void_p, ct.c_int
 
@@ -104,7 +104,7 @@ class Layer:
         s_bytes = nv * DIM * DIM * 4
         self.slot_bytes = -(-(s_bytes + (WIDTH - 1) * self.c * 2) // 256) * 256
         self.slots = torch.zeros(n_sets * len(lengths) * self.slot_bytes // 4, device="cuda")
-        self.scratch = torch.empty(SEGMENT * nv * RECORD if max(lengths) > SHORT else 256, device="cuda", dtype=torch.uint8)
+        self.scratch = torch.empty(SEGMENT * (nv * RECORD + nk * KEY_RECORD) if max(lengths) > SHORT else 256, device="cuda", dtype=torch.uint8)
         seqs, chunks, longs, firsts, at = [], [], [], [0], 0
         for i, n in enumerate(lengths):
             seqs += [at, n, position, -1 if position == 0 else i, i, 0, 0]
@@ -250,7 +250,7 @@ def prefill(lib, model, n_tokens, row, segments):
     for part in ("prepare", "scan_sm90"):
         row(model, "prefill", n_tokens, "longflash: " + part, us=median_us(lambda i: layer.delta(parts=(part,))))
     for segment in segments:
-        layer.scratch = torch.empty(segment * layer.nv * RECORD, device="cuda", dtype=torch.uint8)
+        layer.scratch = torch.empty(segment * (layer.nv * RECORD + layer.nk * KEY_RECORD), device="cuda", dtype=torch.uint8)
         row(model, "prefill", n_tokens, f"longflash: segments of {segment}", us=median_us(lambda i: layer.delta(segment=segment)))
     row(model, "conv", n_tokens, "longflash", us=median_us(layer.conv), gb=4e-9 * layer.t * layer.c)
     row(model, "gated norm", n_tokens, "longflash", us=median_us(layer.gated_norm), gb=6e-9 * layer.t * layer.nv * DIM)
