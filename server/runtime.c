@@ -135,6 +135,7 @@ static enum lf_status find_block_bytes(struct lf_runtime *rt, struct lf_err *err
     struct lf_kv_layout layout;
     LF_TRY(lf_hparams_kv_layout(&layout, &rt->hp, kv_dtype(rt), lf_device_info(rt->dev)->act_dtype, CACHE_GROUPS, err));
     rt->kv_block_bytes = layout.block_bytes;
+    rt->slot_blocks = layout.states.slot_blocks;
     lf_kv_layout_deinit(&layout);
     return LF_OK;
 }
@@ -143,6 +144,14 @@ static uint32_t disk_n_slots(const struct lf_runtime *rt)
 {
     struct lf_disk_kind kind = block_kind(rt);
     return rt->config->cache_dir ? lf_disk_store_n_slots(disk_bytes(rt->config), &kind, 1, 0) : 0;
+}
+
+/* Tokens that so many blocks below the cache hold: of long documents, of whose states a snapshot is kept every so often
+ * (server/engine/marks.h). */
+static uint64_t tokens_below(const struct lf_runtime *rt, uint64_t n_blocks)
+{
+    enum { EVERY_BLOCKS = 8192 / LF_KV_BLOCK_TOKENS };
+    return n_blocks * EVERY_BLOCKS / (uint64_t)(EVERY_BLOCKS + rt->slot_blocks) * LF_KV_BLOCK_TOKENS;
 }
 
 static enum lf_status check_disk(const struct lf_runtime *rt, struct lf_err *err)
@@ -368,9 +377,9 @@ static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memor
         .cache_groups = CACHE_GROUPS,
         .host_bytes = rt->process_bytes + HTTP_BYTES + lf_answer_vocabulary_bytes(&rt->vocabulary),
         .disk_index_bytes = n_slots > 0 ? lf_disk_table_host_bytes(n_slots) : 0,
-        .disk_tokens = (uint64_t)n_slots * LF_KV_BLOCK_TOKENS,
+        .disk_tokens = tokens_below(rt, n_slots),
         .disk_bytes = n_slots > 0 ? disk_bytes(c) : 0,
-        .below_tokens = memory_n_slots(rt) * LF_KV_BLOCK_TOKENS,
+        .below_tokens = tokens_below(rt, memory_n_slots(rt)),
         .below_bytes = c->cache_memory,
         .text_bytes = serves ? lf_http_host_bytes(text_bytes_with(c, memory), c->document_memory + c->response_memory,
                                                   c->n_connections)

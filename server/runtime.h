@@ -30,6 +30,7 @@ struct lf_runtime {
     uint64_t process_bytes;                 /* resident, measured at the end of open */
     struct lf_answer_vocabulary vocabulary; /* for grammars; zeroed: not asked for, or texts are ids */
     uint64_t kv_block_bytes;                /* of the cache that the model needs */
+    int slot_blocks;                        /* of its states; 0: none */
     struct lf_plan plan;
     struct lf_model *model;
     struct lf_disk_store disk; /* --cache-dir, else zeroed */

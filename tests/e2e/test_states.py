@@ -176,6 +176,12 @@ class Documents(Case):
         self.assertEqual(plan["kv_bytes"], 1024 * BLOCK_BYTES)
         self.assertEqual(self.server.metric("state_slots"), states["slots"])
 
+    def test_a_disk_holds_snapshots_beside_blocks(self):
+        plan = self.plan(*self.more, "--cache-dir", os.path.join(self.dir, "nothing"), "--cache-disk", "64M")
+        n_blocks, slot_blocks = 64 * 2**20 // (BLOCK_BYTES + 512), SLOT_BYTES // BLOCK_BYTES
+        expected = n_blocks * 64 * EVERY / (EVERY + 64 * slot_blocks)
+        self.assertLess(abs(plan["disk_tokens"] - expected), 0.01 * expected)
+
     def test_it_takes_what_the_plan_says(self):
         """With many slots, so that a slot more or less would show; texts are a ceiling, and count as far as they are there."""
         more = (*self.more, "--snapshots", "2000")

@@ -117,17 +117,15 @@ static void open_bench(struct bench *b, const struct options *o)
     struct lf_plan_opts plan_opts = {.ctx = longest,
                                      .chunk = o->chunk,
                                      .max_seqs = 1,
+                                     .no_prefix_cache = true,
                                      .kv_dtype = kv_dtype,
                                      .kv_tokens = (uint64_t)n_blocks * LF_KV_BLOCK_TOKENS};
     must(lf_plan_make(&b->plan, &b->hp, weight_bytes, lf_device_ops(b->dev), lf_device_info(b->dev), &plan_opts, &err),
          &err);
     struct lf_model_opts model_opts = {.dir = o->dir, .load = o->load, .dummy_seed = 1, .plan = &b->plan};
     must(lf_model_open(&b->model, b->dev, &b->hp, &model_opts, &err), &err);
-    struct lf_kv_cache_opts kv_opts = {.dtype = kv_dtype,
-                                       .n_blocks = n_blocks,
-                                       .n_layers = b->hp.n_layers,
-                                       .n_kv_heads = b->hp.n_kv_heads,
-                                       .head_dim = b->hp.head_dim};
+    struct lf_kv_cache_opts kv_opts = {
+        .dtype = kv_dtype, .n_blocks = n_blocks, .n_slots = b->plan.n_slots, .layout = lf_model_kv_layout(b->model)};
     must(lf_kv_cache_open(&b->kv, b->dev, &kv_opts, &err), &err);
     must(lf_model_prepare(b->model, &b->kv, &err), &err);
     b->ids = calloc((size_t)longest, sizeof *b->ids);
@@ -157,8 +155,14 @@ static double step(struct bench *b, int first, int n, bool logits, bool is_decod
     int last = n - 1;
     struct lf_kv_seq seq = {
         .blocks = b->blocks, .first_token = 0, .n_tokens = n, .kv_len = first + n, .is_decode = is_decode};
-    struct lf_batch batch = {
-        .ids = b->ids + first, .n_tokens = n, .seqs = &seq, .n_seqs = 1, .logits_idx = &last, .n_out = logits ? 1 : 0};
+    struct lf_state_seq state = {.n_tokens = n, .position = first, .in = first > 0 ? 0 : -1};
+    struct lf_batch batch = {.ids = b->ids + first,
+                             .n_tokens = n,
+                             .seqs = &seq,
+                             .n_seqs = 1,
+                             .states = b->kv.states.n_layers > 0 ? &state : NULL,
+                             .logits_idx = &last,
+                             .n_out = logits ? 1 : 0};
     int64_t start = bench_clock_ns(b->opts->clock);
     LF_ASSERT(lf_model_step(b->model, &b->kv, &batch, b->logits, NULL) == LF_OK);
     return (double)(bench_clock_ns(b->opts->clock) - start) / LF_NS_PER_S;
