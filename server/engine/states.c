@@ -180,6 +180,7 @@ void lf_states_begin(struct lf_sched *s, struct lf_sched_seq *seq, int n)
     pin_ends(s, seq);
     if (n == 0 || read_from(s, seq, n)) LF_ASSERT(lf_block_pool_take(s->opts.slots, &seq->state));
     s->n_working++;
+    LF_ASSERT(lf_states_n_spare(s) >= 0); /* who has too many shows here, not only when none is left */
 }
 
 void lf_states_take_over(struct lf_sched *s, struct lf_sched_seq *seq, int n)

@@ -319,6 +319,28 @@ static void an_end_that_is_there_is_pinned_before_another_mark_takes_its_slot(vo
     memset(g.held, 0, sizeof(g.held));
 }
 
+/* What a tenant's request would share with it has been there when it was looked at first, and its snapshot is not any
+ * more: then it shares nothing, and is beyond the tenant's 12 of 16 blocks. */
+static void what_is_shared_no_more_counts_for_a_share(void **state)
+{
+    (void)state;
+    g.f->seqs[g.f->n_seqs].tenant_id = 7;
+    compute(start(0, 10)); /* another tenant was here a short while ago */
+    struct lf_sched_seq *a = start(192, 192), *b = start(0, 10), *c = start(0, 10);
+    while (lf_sched_in_prefill(a) || lf_sched_in_prefill(b) || lf_sched_in_prefill(c)) {
+        plan();
+        finish();
+    }
+    struct lf_sched_seq *seq = submit_shared(g.f, 192, 9 * B, 0);
+    assert_null(lf_sched_admit(&g.f->sched, 0)); /* three run */
+    assert_int_equal(seq->n_hint, 2);
+    lf_prefix_cache_clear(g.snapshots);
+    lf_sched_end(&g.f->sched, b);
+    assert_null(lf_sched_admit(&g.f->sched, 0));
+    lf_sched_end(&g.f->sched, c);
+    assert_ptr_equal(lf_sched_admit(&g.f->sched, 0), seq);
+}
+
 /* Between its launch and the ids a mark is the sequence's; tests/sim has it at LF_MARK_EVERY. */
 static void a_mark_is_entered_when_its_ids_are_known(void **state)
 {
@@ -365,6 +387,7 @@ int main(void)
                                         teardown_states),
         cmocka_unit_test_setup_teardown(an_end_that_is_there_is_pinned_before_another_mark_takes_its_slot, setup_states,
                                         teardown_states),
+        cmocka_unit_test_setup_teardown(what_is_shared_no_more_counts_for_a_share, setup_states, teardown_states),
         cmocka_unit_test_setup_teardown(a_mark_is_entered_when_its_ids_are_known, setup_states, teardown_states),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

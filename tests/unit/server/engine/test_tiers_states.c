@@ -17,7 +17,7 @@ static int setup_with(int n_spare_slots, int n_async_steps)
     f.layout = &layout;
     f.n_spare_slots = n_spare_slots;
     f.n_async_steps = n_async_steps;
-    read_ms = 0;
+    read_ms = write_ms = 0;
     open_engine();
     return 0;
 }
@@ -177,6 +177,33 @@ static void slots_that_are_pinned_are_bounded(void **state)
     wait_until_pinned(0, 0);
 }
 
+static void what_is_pinned_to_disk_is_held_until_its_snapshots_are_there(void **state)
+{
+    (void)state;
+    write_ms = 4;
+    struct lf_request *req = pin(1280, 1, LF_PIN_DISK);
+    assert_true(n_listed() < 20);
+    int64_t until = lf_clock_ns() + RIG_PATIENCE_S * LF_NS_PER_S;
+    while (figures().n_blocks_pinned != 20 && lf_clock_ns() < until) lf_clock_sleep_ms(1);
+    while (figures().n_blocks_pinned != 0 && lf_clock_ns() < until) lf_clock_sleep_ms(1);
+    assert_int_equal(n_listed(), 20 + 2 * PARTS);
+    lf_request_put(req);
+    wait_until_pinned(0, 0);
+}
+
+/* Three snapshots are to be saved, and one slot can be spared: they go one after the other. That all that may run finds
+ * a slot meanwhile states.c asserts at each start. */
+static void saves_hold_no_slot_that_is_needed(void **state)
+{
+    (void)state;
+    write_ms = 4;
+    for (uint64_t seed = 1; seed <= 3; seed++) (void)rig_generate(&f.rig, seed == 1 ? 1100 : 200, 1, seed);
+    assert_true(n_listed() < 17);
+    int64_t until = lf_clock_ns() + RIG_PATIENCE_S * LF_NS_PER_S;
+    while (n_listed() < 17 + 3 + 3 + 3 * PARTS && lf_clock_ns() < until) (void)rig_generate(&f.rig, 10, 1, 9);
+    assert_int_equal(n_listed(), 17 + 3 + 3 + 3 * PARTS);
+}
+
 static void answers_are_right_whatever_happens(void **state)
 {
     (void)state;
@@ -202,6 +229,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_pinned_to_the_device_stays_there, setup_states_async, teardown_states),
         cmocka_unit_test_setup_teardown(what_is_pinned_to_disk_is_there_whole, setup_states, teardown_states),
         cmocka_unit_test_setup_teardown(slots_that_are_pinned_are_bounded, setup_states, teardown_states),
+        cmocka_unit_test_setup_teardown(what_is_pinned_to_disk_is_held_until_its_snapshots_are_there, setup_states,
+                                        teardown_states),
+        cmocka_unit_test_setup_teardown(saves_hold_no_slot_that_is_needed, setup_scarce, teardown_states),
         cmocka_unit_test_setup_teardown(answers_are_right_whatever_happens, setup_states, teardown_states),
         cmocka_unit_test_setup_teardown(answers_are_right_whatever_happens, setup_states_async, teardown_states),
         cmocka_unit_test_setup_teardown(answers_are_right_whatever_happens, setup_scarce, teardown_states),

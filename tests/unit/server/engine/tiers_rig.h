@@ -68,7 +68,7 @@ static inline int setup(void **state)
     memset(&f, 0, sizeof(f));
     fake_disk_init(&f.disk);
     f.n_blocks = 128;
-    read_ms = 0;
+    read_ms = write_ms = 0;
     open_engine();
     return 0;
 }
