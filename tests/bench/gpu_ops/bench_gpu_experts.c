@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cuda_runtime_api.h>
 
@@ -39,22 +38,11 @@ struct bench {
     struct lf_device *dev;
     struct lf_buffer weights, x, y, logits, routing;
     double copy_gbs; /* read plus written */
-    const char *driver, *commit;
     int only_tokens;
-    char date[16];
-    FILE *csv; /* or NULL */
+    struct bench_run run;
 };
 
 /* ---- setup ---- */
-
-static struct lf_buffer alloc(struct lf_device *dev, size_t bytes, const char *what)
-{
-    struct lf_buffer buf = {0};
-    struct lf_err err;
-    if (lf_buffer_alloc(dev, &buf, bytes, what, &err) == LF_OK) return buf;
-    fprintf(stderr, "%s\n", err.message);
-    exit(1);
-}
 
 static float uniform(uint64_t *seed)
 {
@@ -208,9 +196,9 @@ static void report(const struct bench *b, const struct op *op, const char *name,
            100.0 * gbs / b->copy_gbs);
     if (flops > 0) printf(" %7.1f TFLOP/s %6.1f%%", tflops, 100.0 * dense_us / us);
     printf("\n");
-    if (b->csv)
-        fprintf(b->csv, "%s,%s,%s,%s,%s,%d,%s,%s,%.3f,%.1f,%.1f\n", b->date, lf_device_info(b->dev)->name, b->driver,
-                b->commit, op->s->name, op->n_tokens, name, way, us, gbs, tflops);
+    if (b->run.csv)
+        fprintf(b->run.csv, "%s,%s,%s,%s,%s,%d,%s,%s,%.3f,%.1f,%.1f\n", b->run.date, lf_device_info(b->dev)->name,
+                b->run.driver, b->run.commit, op->s->name, op->n_tokens, name, way, us, gbs, tflops);
 }
 
 /* Experts that have rows, on average over the layers. Routes them, too: what follows needs it. */
@@ -280,50 +268,24 @@ static void bench_shape(const struct bench *b, const struct shape *s, int n_toke
 
 /* ---- main ---- */
 
-static void parse(struct bench *b, int argc, char **argv)
-{
-    for (int i = 1; i < argc; i += 2) {
-        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (value && strcmp(argv[i], "--tokens") == 0)
-            b->only_tokens = (int)strtol(value, NULL, 10);
-        else if (value && strcmp(argv[i], "--driver") == 0)
-            b->driver = value;
-        else if (value && strcmp(argv[i], "--commit") == 0)
-            b->commit = value;
-        else if (value && strcmp(argv[i], "--csv") == 0)
-            b->csv = fopen(value, "w");
-        else {
-            fprintf(stderr, "usage: bench_gpu_experts [--tokens N] [--csv FILE] [--driver TEXT] [--commit TEXT]\n");
-            exit(2);
-        }
-    }
-    time_t now = time(NULL);
-    struct tm tm;
-    LF_ASSERT(gmtime_r(&now, &tm) != NULL && strftime(b->date, sizeof b->date, "%Y-%m-%d", &tm) > 0);
-}
-
 int main(int argc, char **argv)
 {
     static const int tokens[] = {1, 8, 16, 32, 512, 2048, TOKENS_MOST};
-    struct bench b = {.driver = "unknown", .commit = "unknown"};
-    struct lf_err err;
-    struct lf_device_opts opts = {.name = "cuda", .act_dtype = LF_BF16, .max_isa = -1};
-    parse(&b, argc, argv);
-    if (lf_device_open(&b.dev, &opts, &err) != LF_OK) {
-        fprintf(stderr, "%s\n", err.message);
-        return 77;
-    }
-    b.weights = alloc(b.dev, (size_t)N_LAYERS * 32 * 2 * 2880 * HIDDEN_MOST * 2, "weights");
-    b.x = alloc(b.dev, (size_t)ROWS_MOST * X_MOST * 2 + (size_t)TOKENS_MOST * HIDDEN_MOST * sizeof(float), "x");
-    b.y = alloc(b.dev, (size_t)ROWS_MOST * HIDDEN_MOST * sizeof(float), "y");
-    b.logits = alloc(b.dev, (size_t)N_LAYERS * TOKENS_MOST * EXPERTS_MOST * sizeof(float), "logits");
-    b.routing = alloc(b.dev, (size_t)N_LAYERS * (3 * ROWS_MOST + 1024) * sizeof(int32_t), "routing");
+    struct bench b = {0};
+    bench_open(&b.run, argc, argv, "bench_gpu_experts", "--tokens", "N");
+    b.dev = b.run.dev;
+    b.only_tokens = b.run.own ? (int)strtol(b.run.own, NULL, 10) : 0;
+    b.weights = bench_alloc(b.dev, (size_t)N_LAYERS * 32 * 2 * 2880 * HIDDEN_MOST * 2, "weights");
+    b.x = bench_alloc(b.dev, (size_t)ROWS_MOST * X_MOST * 2 + (size_t)TOKENS_MOST * HIDDEN_MOST * sizeof(float), "x");
+    b.y = bench_alloc(b.dev, (size_t)ROWS_MOST * HIDDEN_MOST * sizeof(float), "y");
+    b.logits = bench_alloc(b.dev, (size_t)N_LAYERS * TOKENS_MOST * EXPERTS_MOST * sizeof(float), "logits");
+    b.routing = bench_alloc(b.dev, (size_t)N_LAYERS * (3 * ROWS_MOST + 1024) * sizeof(int32_t), "routing");
     fill_all(&b);
     struct bench_candidate copy = {.call = call_copy, .ctx = &b, .n_calls = 2};
     bench_time(b.dev, &copy, 1);
     b.copy_gbs = 2.0 * (double)(b.weights.bytes / 4) / copy.us * 1e-3;
     printf("a copy: %.0f GB/s, read plus written\n", b.copy_gbs);
-    if (b.csv) fprintf(b.csv, "date,gpu,driver,commit,model,tokens,op,way,us,gbs,tflops\n");
+    if (b.run.csv) fprintf(b.run.csv, "date,gpu,driver,commit,model,tokens,op,way,us,gbs,tflops\n");
     for (size_t s = 0; s < LF_N_ELEMS(shapes); s++)
         for (size_t t = 0; t < LF_N_ELEMS(tokens); t++)
             if (b.only_tokens == 0 || b.only_tokens == tokens[t]) bench_shape(&b, &shapes[s], tokens[t]);
@@ -333,7 +295,6 @@ int main(int argc, char **argv)
     lf_buffer_free(b.dev, &b.y);
     lf_buffer_free(b.dev, &b.x);
     lf_buffer_free(b.dev, &b.weights);
-    lf_device_close(b.dev);
-    if (b.csv) (void)fclose(b.csv);
+    bench_close(&b.run);
     return 0;
 }

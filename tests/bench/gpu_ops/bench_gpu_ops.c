@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cuda_runtime_api.h>
 
@@ -33,21 +32,12 @@ void bench_report(struct bench *b, const char *op, const char *variant, int n_ro
 {
     double gbs = bytes / us * 1e-3;
     printf("%-26s %-22s %5d %10.2f us %8.0f GB/s %6.1f%%\n", op, variant, n_rows, us, gbs, 100.0 * gbs / b->copy_gbs);
-    if (b->csv)
-        fprintf(b->csv, "%s,%s,%s,%s,%s,%s,%d,%.3f,%.1f,%.4f\n", b->date, lf_device_info(b->dev)->name, b->driver,
-                b->commit, op, variant, n_rows, us, gbs, gbs / b->copy_gbs);
+    if (b->run.csv)
+        fprintf(b->run.csv, "%s,%s,%s,%s,%s,%s,%d,%.3f,%.1f,%.4f\n", b->run.date, lf_device_info(b->dev)->name,
+                b->run.driver, b->run.commit, op, variant, n_rows, us, gbs, gbs / b->copy_gbs);
 }
 
 /* ---- setup ---- */
-
-static struct lf_buffer alloc(struct lf_device *dev, size_t bytes, const char *what)
-{
-    struct lf_buffer buf = {0};
-    struct lf_err err;
-    if (lf_buffer_alloc(dev, &buf, bytes, what, &err) == LF_OK) return buf;
-    fprintf(stderr, "%s\n", err.message);
-    exit(1);
-}
 
 /* Halves and floats around 0 of a size that keeps sums of thousands small. */
 static void fill_pool(struct bench *b)
@@ -374,54 +364,26 @@ static void bench_sample(struct bench *b)
 
 /* ---- main ---- */
 
-static void parse(struct bench *b, int argc, char **argv)
-{
-    for (int i = 1; i < argc; i += 2) {
-        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (value && strcmp(argv[i], "--only") == 0)
-            b->only = value;
-        else if (value && strcmp(argv[i], "--driver") == 0)
-            b->driver = value;
-        else if (value && strcmp(argv[i], "--commit") == 0)
-            b->commit = value;
-        else if (value && strcmp(argv[i], "--csv") == 0)
-            b->csv = fopen(value, "w");
-        else {
-            fprintf(stderr, "usage: bench_gpu_ops [--only gemm|step|rows|sample] [--csv FILE] [--driver TEXT] "
-                            "[--commit TEXT]\n");
-            exit(2);
-        }
-    }
-    time_t now = time(NULL);
-    struct tm tm;
-    LF_ASSERT(gmtime_r(&now, &tm) != NULL && strftime(b->date, sizeof b->date, "%Y-%m-%d", &tm) > 0);
-}
-
 static bool wanted(const struct bench *b, const char *what)
 {
-    return b->only == NULL || strcmp(b->only, what) == 0;
+    return b->run.own == NULL || strcmp(b->run.own, what) == 0;
 }
 
 int main(int argc, char **argv)
 {
     static int32_t ids[ROWS_MOST];
-    struct bench b = {.driver = "unknown", .commit = "unknown"};
-    struct lf_err err;
-    struct lf_device_opts opts = {.name = "cuda", .act_dtype = LF_BF16, .max_isa = -1};
-    parse(&b, argc, argv);
-    if (lf_device_open(&b.dev, &opts, &err) != LF_OK) {
-        fprintf(stderr, "%s\n", err.message);
-        return 77;
-    }
-    b.pool = alloc(b.dev, pool_bytes, "the pool");
-    b.x = alloc(b.dev, (size_t)ROWS_MOST * HIDDEN * 2, "x");
-    b.y = alloc(b.dev, (size_t)256 * VOCAB * sizeof(float), "y");
-    b.act = alloc(b.dev, (size_t)ROWS_MOST * 2 * HIDDEN * 2, "activations");
-    b.ids = alloc(b.dev, sizeof ids, "ids");
+    struct bench b = {0};
+    bench_open(&b.run, argc, argv, "bench_gpu_ops", "--only", "gemm|step|rows|sample");
+    b.dev = b.run.dev;
+    b.pool = bench_alloc(b.dev, pool_bytes, "the pool");
+    b.x = bench_alloc(b.dev, (size_t)ROWS_MOST * HIDDEN * 2, "x");
+    b.y = bench_alloc(b.dev, (size_t)256 * VOCAB * sizeof(float), "y");
+    b.act = bench_alloc(b.dev, (size_t)ROWS_MOST * 2 * HIDDEN * 2, "activations");
+    b.ids = bench_alloc(b.dev, sizeof ids, "ids");
     for (int i = 0; i < ROWS_MOST; i++) ids[i] = (int32_t)((unsigned)i * 2654435761u % 16384u);
     lf_upload(b.dev, b.ids.ptr, ids, sizeof ids);
     fill_pool(&b);
-    if (b.csv) fprintf(b.csv, "date,gpu,driver,commit,op,variant,rows,us,gbs,of_copy\n");
+    if (b.run.csv) fprintf(b.run.csv, "date,gpu,driver,commit,op,variant,rows,us,gbs,of_copy\n");
     measure_copy(&b);
     if (wanted(&b, "gemm")) bench_gemms(&b);
     if (wanted(&b, "step")) bench_step(&b);
@@ -433,7 +395,6 @@ int main(int argc, char **argv)
     lf_buffer_free(b.dev, &b.y);
     lf_buffer_free(b.dev, &b.x);
     lf_buffer_free(b.dev, &b.pool);
-    lf_device_close(b.dev);
-    if (b.csv) (void)fclose(b.csv);
+    bench_close(&b.run);
     return 0;
 }

@@ -2,8 +2,6 @@
 #ifndef LF_TESTS_BENCH_GPU_OPS_BENCH_GPU_OPS_H
 #define LF_TESTS_BENCH_GPU_OPS_BENCH_GPU_OPS_H
 
-#include <stdio.h>
-
 #include "device/device.h"
 #include "tests/bench/gpu_ops/bench_timing.h"
 
@@ -11,9 +9,7 @@ struct bench {
     struct lf_device *dev;
     struct lf_buffer pool, x, y, act, ids; /* y is float, act are activations */
     double copy_gbs;                       /* read plus written */
-    const char *only, *driver, *commit;
-    char date[16];
-    FILE *csv; /* or NULL */
+    struct bench_run run;
 };
 
 /* A line of the table, and of the file. */

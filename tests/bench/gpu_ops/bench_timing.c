@@ -2,11 +2,64 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 #include <cuda_runtime_api.h>
 
 #include "core/check.h"
 #include "device/cuda/cuda.h"
+
+static bool parse(struct bench_run *out, int argc, char **argv, const char *own)
+{
+    for (int i = 1; i < argc; i += 2) {
+        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (!value) return false;
+        if (strcmp(argv[i], own) == 0)
+            out->own = value;
+        else if (strcmp(argv[i], "--driver") == 0)
+            out->driver = value;
+        else if (strcmp(argv[i], "--commit") == 0)
+            out->commit = value;
+        else if (strcmp(argv[i], "--csv") == 0)
+            out->csv = fopen(value, "w");
+        else
+            return false;
+    }
+    return true;
+}
+
+void bench_open(struct bench_run *out, int argc, char **argv, const char *program, const char *own, const char *values)
+{
+    struct lf_device_opts opts = {.name = "cuda", .act_dtype = LF_BF16, .max_isa = -1};
+    struct lf_err err;
+    time_t now = time(NULL);
+    struct tm tm;
+    *out = (struct bench_run){.driver = "unknown", .commit = "unknown"};
+    if (!parse(out, argc, argv, own)) {
+        fprintf(stderr, "usage: %s [%s %s] [--csv FILE] [--driver TEXT] [--commit TEXT]\n", program, own, values);
+        exit(2);
+    }
+    LF_ASSERT(gmtime_r(&now, &tm) != NULL && strftime(out->date, sizeof out->date, "%Y-%m-%d", &tm) > 0);
+    if (lf_device_open(&out->dev, &opts, &err) == LF_OK) return;
+    fprintf(stderr, "%s\n", err.message);
+    exit(77);
+}
+
+void bench_close(struct bench_run *run)
+{
+    lf_device_close(run->dev);
+    if (run->csv) (void)fclose(run->csv);
+}
+
+struct lf_buffer bench_alloc(struct lf_device *dev, size_t bytes, const char *what)
+{
+    struct lf_buffer buf = {0};
+    struct lf_err err;
+    if (lf_buffer_alloc(dev, &buf, bytes, what, &err) == LF_OK) return buf;
+    fprintf(stderr, "%s\n", err.message);
+    exit(1);
+}
 
 void bench_check(struct lf_device *dev)
 {
