@@ -141,6 +141,24 @@ static void what_is_pinned_to_the_device_stays_there(void **state)
     wait_until_pinned(0, 0);
 }
 
+/* All its blocks are still in the cache, and what they are of use for is not. */
+static void what_has_lost_its_snapshot_is_not_there_whole(void **state)
+{
+    (void)state;
+    static int32_t ids[650];
+    rig_prompt(ids, 650, 1);
+    struct lf_gen_params p = rig_params(ids, 650, 1);
+    struct lf_request *req = rig_submit(&f.rig, &p);
+    (void)rig_wait(req);
+    wait_until_listed(10 + PARTS);
+    assert_int_equal(n_there(req, LF_PIN_DEVICE), 10);
+    for (uint64_t seed = 2; seed <= 41; seed++) (void)rig_generate(&f.rig, 70, 1, seed); /* slots are fewer */
+    assert_int_equal(lf_prefix_cache_count(f.rig.kv.prefix, &req->seq.keys[1], 10), 10);
+    assert_int_equal(n_there(req, LF_PIN_DEVICE), 9);
+    assert_int_equal(n_there(req, LF_PIN_DISK), 10);
+    lf_request_put(req);
+}
+
 static void what_is_pinned_to_disk_is_there_whole(void **state)
 {
     (void)state;
@@ -227,6 +245,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_leaves_the_cache_is_found_in_memory, setup_states, teardown_states),
         cmocka_unit_test_setup_teardown(what_is_kept_of_a_prompt_is_what_can_be_found, setup_states, teardown_states),
         cmocka_unit_test_setup_teardown(what_is_pinned_to_the_device_stays_there, setup_states_async, teardown_states),
+        cmocka_unit_test_setup_teardown(what_has_lost_its_snapshot_is_not_there_whole, setup_states, teardown_states),
         cmocka_unit_test_setup_teardown(what_is_pinned_to_disk_is_there_whole, setup_states, teardown_states),
         cmocka_unit_test_setup_teardown(slots_that_are_pinned_are_bounded, setup_states, teardown_states),
         cmocka_unit_test_setup_teardown(what_is_pinned_to_disk_is_held_until_its_snapshots_are_there, setup_states,
