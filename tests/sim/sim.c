@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/mix.h"
 #include "server/engine/shared_blocks.h"
 #include "tests/sim/seeds.h"
