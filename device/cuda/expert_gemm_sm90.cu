@@ -1,10 +1,10 @@
 /* Grouped GEMM on Hopper: x · w[e]ᵀ of the expert rows of many tokens. Copy engine (TMA), warpgroup MMA (wgmma), warp
  * specialization.
  *
- * Work. A tile is up to 128 rows of one expert by 128 or 256 of its columns (expert_list.cuh), 64 of the depth a step.
- * CTAs are persistent, one on each multiprocessor, and own every gridDim.x-th tile. Producers keep a ring of steps in
- * shared memory full, across the ends of tiles; two warpgroups of consumers have 64 rows each, sums in registers. Where
- * a tile has 64 rows or fewer, the second has nothing to multiply: what a tile costs goes by halves.
+ * Work. A tile is up to 128 rows of one expert by 96, 128 or 256 of its columns (expert_list.cuh), 64 of the depth a
+ * step. CTAs are persistent, one on each multiprocessor, and own every gridDim.x-th tile. Producers keep a ring of
+ * steps in shared memory full, across the ends of tiles; two warpgroups of consumers have 64 rows each, sums in
+ * registers. Where a tile has 64 rows or fewer, the second has nothing to multiply: what a tile costs goes by halves.
  *
  * Operands. Weights come through a map of all experts' matrices, so what lies behind one's last column is zeros, not
  * the next expert. Rows that lie sorted come through a map too. Rows that lie by token are gathered: each thread of the
@@ -17,10 +17,12 @@
  * Bits. A row's sums run along the depth in the order of the tensor core's instructions, and nothing of that depends on
  * where the row stands or what the others are: its bits are its own, in any step that comes here.
  *
- * Few rows an expert: bound by reading the weights, once for each 128 rows; the ring holds 96 KiB of them. Else by the
- * tensor cores. Registers: 128 sums a thread of the consumers. Shared memory: four steps of 48 KiB or six of 32, and
- * the list. Pairs of CTAs that share the weights of 256 rows (multicast) were slower at any size: 0.6 of this at 512
- * rows an expert. Needs sm_90a, n_in and n_out divisible by 8. Any shape: expert_rows.cu. */
+ * Few rows an expert: bound by reading the weights, once for each 128 rows; the ring holds 84 or 96 KiB of them. One
+ * token's rows are of as many experts, so how many tiles there are is known before route has run: it takes the width
+ * that leaves the multiprocessor with the most columns the fewest. Else by the tensor cores. Registers: 128 sums a
+ * thread of the consumers. Shared memory: four steps of 48 KiB, six of 32 or seven of 28, and the list. Pairs of CTAs
+ * that share the weights of 256 rows (multicast) were slower at any size: 0.6 of this at 512 rows an expert. Needs
+ * sm_90a, n_in and n_out divisible by 8. Any shape: expert_rows.cu. */
 #include <limits.h>
 
 #include "device/cuda/elem.cuh"
@@ -51,7 +53,7 @@ static_assert(ROWS_APART % 8 == 0, "the swizzle of a thread's rows is one and th
 
 /* Tiles of so many columns. */
 template <int COLUMNS> struct gemm_shape {
-    static constexpr int N_SLOTS = COLUMNS == 256 ? 4 : 6, W_BYTES = COLUMNS * ROW_BYTES;
+    static constexpr int N_SLOTS = COLUMNS == 256 ? 4 : COLUMNS == 128 ? 6 : 7, W_BYTES = COLUMNS * ROW_BYTES;
     static_assert(LAG + 1 < N_SLOTS, "slots that are neither under way nor published");
 
     struct memory {
@@ -398,7 +400,8 @@ struct gemm_entry {
             }                                                                                                          \
         }                                                                                                              \
     }
-static const gemm_entry entries[LF_CUDA_EXPERT_TILES] = {ENTRY(128, 128), ENTRY(256, INT_MAX)};
+/* The last one is for one token alone. */
+static const gemm_entry entries[LF_CUDA_EXPERT_TILES] = {ENTRY(128, 128), ENTRY(256, INT_MAX), ENTRY(96, 0)};
 
 int lf_cuda_expert_gemm_sm90_setup(void)
 {
@@ -418,14 +421,28 @@ bool lf_cuda_expert_gemm_sm90_supports(const struct lf_expert_gemm_params *p)
            x_bytes <= UINT32_MAX;
 }
 
+/* Columns that the multiprocessor with the most of them has of one token's experts. */
+static int most_columns(const gemm_entry *entry, const struct lf_expert_gemm_params *p, int n_blocks)
+{
+    int n_tiles = p->k * ((p->w->n_out + entry->columns - 1) / entry->columns);
+    return (n_tiles + n_blocks - 1) / n_blocks * entry->columns;
+}
+
+/* By rows of an expert on average; of one token's, by what they leave idle. */
+static const gemm_entry *entry_for(const struct lf_expert_gemm_params *p, int n_blocks)
+{
+    int64_t n_rows = (int64_t)p->n_tokens * p->k / p->w->n_experts;
+    const gemm_entry *entry = entries, *narrow = &entries[LF_CUDA_EXPERT_TILES - 1];
+    if (p->n_tokens == 1 && most_columns(narrow, p, n_blocks) < most_columns(entry, p, n_blocks)) return narrow;
+    while (entry->rows_most < n_rows) entry++;
+    return entry;
+}
+
 int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t expert_bytes, int n_blocks, int tiles,
                              struct lf_cuda_launch how)
 {
     if (p->n_tokens == 0) return 0;
-    int64_t n_rows = (int64_t)p->n_tokens * p->k / p->w->n_experts;
-    const gemm_entry *entry = entries;
-    while (entry->rows_most < n_rows) entry++;
-    if (tiles >= 0) entry = &entries[tiles];
+    const gemm_entry *entry = tiles >= 0 ? &entries[tiles] : entry_for(p, n_blocks);
     gemm_args args = {};
     args.y = p->y;
     args.bias = p->bias;

@@ -70,8 +70,8 @@ int lf_cuda_expert_gemv_setup(bool *fits);
 bool lf_cuda_expert_gemv_supports(const struct lf_expert_gemm_params *p);
 int lf_cuda_expert_gemv(const struct lf_expert_gemm_params *p, size_t expert_bytes, int n_blocks,
                         struct lf_cuda_launch how);
-/* sm_90 only, _setup too. tiles: 128 columns, or 256; -1: what suits. */
-enum { LF_CUDA_EXPERT_TILES = 2 };
+/* sm_90 only, _setup too. tiles: 128 columns, 256 or 96; -1: what suits. */
+enum { LF_CUDA_EXPERT_TILES = 3 };
 int lf_cuda_expert_gemm_sm90_setup(void);
 bool lf_cuda_expert_gemm_sm90_supports(const struct lf_expert_gemm_params *p);
 int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t expert_bytes, int n_blocks, int tiles,

@@ -86,7 +86,7 @@ static void call_copy(struct lf_device *dev, const void *ctx, int call_idx)
 
 /* ---- a layer's ops ---- */
 
-enum way { BY_TABLE, GEMV, HOPPER_128, HOPPER_256, DENSE };
+enum way { BY_TABLE, GEMV, HOPPER_128, HOPPER_256, HOPPER_96, DENSE };
 
 struct op {
     const struct bench *b;
@@ -164,8 +164,8 @@ static void call_gemm(struct lf_device *dev, const void *ctx, int call_idx)
     int n_sms = lf_device_info(dev)->n_sms, rc = 0;
     if (op->way == BY_TABLE) lf_device_ops(dev)->expert_gemm(dev, &p);
     if (op->way == GEMV) rc = lf_cuda_expert_gemv(&p, expert_bytes, n_sms, lf_cuda_launch(dev));
-    if (op->way == HOPPER_128) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, 0, lf_cuda_launch(dev));
-    if (op->way == HOPPER_256) rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, 1, lf_cuda_launch(dev));
+    if (op->way >= HOPPER_128 && op->way <= HOPPER_96)
+        rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, (int)op->way - (int)HOPPER_128, lf_cuda_launch(dev));
     lf_cuda_check(dev, rc, "GEMM of experts");
 }
 
@@ -218,11 +218,11 @@ static double experts_with_rows(const struct op *op)
 
 static void bench_gemm(const struct bench *b, struct op op, const char *name, double n_experts)
 {
-    static const char *const names[] = {"table", "GEMV", "Hopper 128", "Hopper 256", "cuBLASLt"};
+    static const char *const names[] = {"table", "GEMV", "Hopper 128", "Hopper 256", "Hopper 96", "cuBLASLt"};
     struct op ops[LF_N_ELEMS(names)];
     struct bench_candidate c[LF_N_ELEMS(names)];
     bool is_hopper = b->dev->cuda->has_expert_gemm;
-    bool has[] = {true, op.n_tokens <= 32 && b->dev->cuda->has_expert_gemv, is_hopper, is_hopper, true};
+    bool has[] = {true, op.n_tokens <= 32 && b->dev->cuda->has_expert_gemv, is_hopper, is_hopper, is_hopper, true};
     int n = 0, way_of[LF_N_ELEMS(names)];
     for (int way = 0; way < (int)LF_N_ELEMS(names); way++) {
         if (!has[way]) continue;
