@@ -3,8 +3,10 @@
 #include <math.h>
 
 #include "core/check.h"
+#include "core/file.h"
 #include "model/hparams.h"
 #include "model/programs.h"
+#include "model/weights.h"
 #include "tests/support/config_read.h"
 
 #define NEXT  "[\"Qwen3NextForCausalLM\"]", "\"qwen3_next\""
@@ -188,6 +190,49 @@ static void every_row_of_a_tensor_has_one_place(void **state)
     lf_hparams_deinit(&hp);
 }
 
+/* What weights say of the model in data/ one text of whose tensors' header is another, of the same length. */
+static void expect_refused(const char *text, const char *instead, const char *says)
+{
+    static const char *const from = "tests/golden/model/data/qwen3.5-f32";
+    struct temp_dir d = temp_dir_make();
+    struct lf_buf file;
+    struct lf_err err = {0};
+    struct lf_tensor_set set;
+    struct lf_hparams hp;
+    struct lf_program p;
+    struct lf_device *dev;
+    struct lf_weight_layout *layout;
+    lf_buf_init(&file, 1 << 24);
+    assert_int_equal(lf_file_read_in(&file, from, "model.safetensors", 1 << 24, &err), LF_OK);
+    ptrdiff_t at = lf_str_find(lf_buf_view(&file), lf_str_c(text));
+    assert_true(at > 0 && strlen(text) == strlen(instead));
+    memcpy(file.ptr + at, instead, strlen(instead));
+    temp_dir_write(&d, "model.safetensors", file.ptr, file.len);
+    assert_int_equal(lf_device_open(&dev, &(struct lf_device_opts){.name = "cpu", .n_threads = 1, .max_isa = 0}, &err),
+                     LF_OK);
+    assert_int_equal(lf_hparams_read(&hp, from, &err), LF_OK);
+    assert_int_equal(lf_program_record(&p, &hp, &err), LF_OK);
+    assert_int_equal(lf_tensor_set_open(&set, d.path, &err), LF_OK);
+    assert_int_equal(lf_weight_layout_make(&layout, &hp, &p, &set, lf_device_ops(dev), &err), LF_CORRUPT);
+    if (!strstr(err.message, says)) fail_msg("%s", err.message);
+    lf_tensor_set_close(&set);
+    lf_program_deinit(&p);
+    lf_hparams_deinit(&hp);
+    lf_device_close(dev);
+    lf_buf_deinit(&file);
+    temp_dir_remove(&d);
+}
+
+static void tensors_of_another_shape_are_named(void **state)
+{
+    (void)state;
+    expect_refused("\"shape\":[208,1,4]", "\"shape\":[208,4,1]",
+                   "conv1d.weight has shape [208, 4, 1], the configuration asks for [208, 1, 4]");
+    expect_refused("\"shape\":[256,24]", "\"shape\":[24,256]",
+                   "self_attn.q_proj.weight has shape [24, 256], the configuration asks for [256, 24]");
+    expect_refused("layers.0.linear_attn.A_log", "layers.0.linear_attn.A_lag", "linear_attn.A_log is missing");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +242,7 @@ int main(void)
         cmocka_unit_test(text_configs_and_axes_of_positions),
         cmocka_unit_test(sections_of_groups_lie_side_by_side),
         cmocka_unit_test(every_row_of_a_tensor_has_one_place),
+        cmocka_unit_test(tensors_of_another_shape_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
