@@ -203,6 +203,7 @@ LF_GPU_FN void invert_pair(float (*m)[A_STRIDE], int i, int j)
     block_sums x = {}, t = {};
     add_product(x, block_transposed(m, j, j), m, i, j);
     add_product(t, block_of(x), m, i, i);
+    __syncwarp(); /* A_ij has been read */
     store_negative(m, i, j, t);
 }
 
@@ -303,13 +304,14 @@ template <class T> struct preparing {
             float g_i = g[i], row_scale = is_p ? smem.q_scale[i] : beta[i] * smem.k_scale[i];
 #pragma unroll
             for (int n = 0; n < 8; n++) {
+                if (!is_p && n >= 2 * strip + 2) continue; /* above the diagonal */
                 int j = n * 8 + lane % 4 * 2;
                 float2 g_j = *(const float2 *)&g[j], scale = *(const float2 *)&smem.k_scale[j];
                 float x = row_scale * scale.x * ex2_approx_ftz(g_i - g_j.x) * dot[n][2 * h];
                 float y = row_scale * scale.y * ex2_approx_ftz(g_i - g_j.y) * dot[n][2 * h + 1];
                 if (is_p) {
                     *(uint32_t *)(smem.p + tile_at(i, n) + lane % 4 * 4) = pack<T>(j <= i ? x : 0.0f, j < i ? y : 0.0f);
-                } else if (n < 2 * strip + 2) {
+                } else {
                     *(float2 *)&smem.a[i][j] = make_float2(j < i ? x : 0.0f, j + 1 < i ? y : 0.0f);
                 }
             }

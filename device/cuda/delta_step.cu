@@ -25,21 +25,30 @@ struct step_args {
     int most_tokens;
 };
 
-/* n_rows elements from src on, as floats; N of them where it is known, 16-byte aligned. */
-template <class T, int N, bool IS_FAST> LF_GPU_FN void load_rows(float (&out)[N], const T *src, int n_rows)
+/* n_rows elements from src on, two a word, zeros behind them; 2 · N of them where it is known, 16-byte aligned. */
+template <class T, int N, bool IS_FAST> LF_GPU_FN void load_rows(uint32_t (&out)[N], const T *src, int n_rows)
 {
     if constexpr (IS_FAST) {
 #pragma unroll
-        for (int i = 0; i < N / 8; i++) {
+        for (int i = 0; i < N / 4; i++) {
             uint4 words = ((const uint4 *)src)[i];
-            float2 a = unpack<T>(words.x), b = unpack<T>(words.y), c = unpack<T>(words.z), d = unpack<T>(words.w);
-            float *to = out + 8 * i;
-            to[0] = a.x, to[1] = a.y, to[2] = b.x, to[3] = b.y, to[4] = c.x, to[5] = c.y, to[6] = d.x, to[7] = d.y;
+            out[4 * i] = words.x, out[4 * i + 1] = words.y, out[4 * i + 2] = words.z, out[4 * i + 3] = words.w;
         }
     } else {
+        const uint16_t *halves = (const uint16_t *)src;
 #pragma unroll
-        for (int i = 0; i < N; i++) out[i] = i < n_rows ? to_float(src[i]) : 0.0f;
+        for (int i = 0; i < N; i++) {
+            out[i] = 2 * i < n_rows ? halves[2 * i] : 0;
+            if (2 * i + 1 < n_rows) out[i] |= (uint32_t)halves[2 * i + 1] << 16;
+        }
     }
+}
+
+/* Element i of words. */
+template <class T> LF_GPU_FN float half_of(const uint32_t *words, int i)
+{
+    float2 x = unpack<T>(words[i / 2]);
+    return i % 2 == 0 ? x.x : x.y;
 }
 
 /* One over the eight lanes of a column. */
@@ -78,10 +87,11 @@ template <class T, int N, bool IS_FAST> struct columns {
         const lf_delta_shape &d = p.shape;
         int k_head = head / (d.n_v_heads / d.n_k_heads);
         const T *in = (const T *)p.qkv + token * channels_of(d), *v_in = in + 2 * d.n_k_heads * d.k_dim;
-        float q[N], k[N], qq = 0.0f, kk = 0.0f, qk = 0.0f, sq[4] = {}, sk[4] = {}, out[4];
+        uint32_t q[N / 2], k[N / 2]; /* as they come: registers are how many warps there are */
+        float qq = 0.0f, kk = 0.0f, qk = 0.0f, sq[4] = {}, sk[4] = {}, out[4];
         float2 v[2] = {};
-        load_rows<T, N, IS_FAST>(q, in + k_head * d.k_dim + row, n_rows);
-        load_rows<T, N, IS_FAST>(k, in + (d.n_k_heads + k_head) * d.k_dim + row, n_rows);
+        load_rows<T, N / 2, IS_FAST>(q, in + k_head * d.k_dim + row, n_rows);
+        load_rows<T, N / 2, IS_FAST>(k, in + (d.n_k_heads + k_head) * d.k_dim + row, n_rows);
         if (is_in) {
             uint2 words = *(const uint2 *)(v_in + head * d.v_dim + column);
             v[0] = unpack<T>(words.x), v[1] = unpack<T>(words.y);
@@ -89,9 +99,10 @@ template <class T, int N, bool IS_FAST> struct columns {
         gates gate = gates_of(p, token, head);
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            qq += q[i] * q[i], kk += k[i] * k[i], qk += q[i] * k[i];
-            sk[0] += s[i].x * k[i], sk[1] += s[i].y * k[i], sk[2] += s[i].z * k[i], sk[3] += s[i].w * k[i];
-            sq[0] += s[i].x * q[i], sq[1] += s[i].y * q[i], sq[2] += s[i].z * q[i], sq[3] += s[i].w * q[i];
+            float q_i = half_of<T>(q, i), k_i = half_of<T>(k, i);
+            qq += q_i * q_i, kk += k_i * k_i, qk += q_i * k_i;
+            sk[0] += s[i].x * k_i, sk[1] += s[i].y * k_i, sk[2] += s[i].z * k_i, sk[3] += s[i].w * k_i;
+            sq[0] += s[i].x * q_i, sq[1] += s[i].y * q_i, sq[2] += s[i].z * q_i, sq[3] += s[i].w * q_i;
         }
         float k_scale = 1.0f / sqrtf(rows_sum(kk) + NORM_EPS), decay = expf(gate.g);
         float q_scale = 1.0f / sqrtf((rows_sum(qq) + NORM_EPS) * (float)d.k_dim);
@@ -104,9 +115,11 @@ template <class T, int N, bool IS_FAST> struct columns {
             u[c] *= k_scale;
         }
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            s[i] = make_float4(decay * s[i].x + k[i] * u[0], decay * s[i].y + k[i] * u[1], decay * s[i].z + k[i] * u[2],
-                               decay * s[i].w + k[i] * u[3]);
+        for (int i = 0; i < N; i++) {
+            float k_i = half_of<T>(k, i);
+            s[i] = make_float4(decay * s[i].x + k_i * u[0], decay * s[i].y + k_i * u[1], decay * s[i].z + k_i * u[2],
+                               decay * s[i].w + k_i * u[3]);
+        }
         if (is_in && row == 0) {
             T *to = (T *)p.out + (token * d.n_v_heads + head) * d.v_dim + column;
             *(uint2 *)to = make_uint2(pack<T>(out[0], out[1]), pack<T>(out[2], out[3]));
@@ -115,7 +128,7 @@ template <class T, int N, bool IS_FAST> struct columns {
 };
 
 template <class T, int N, bool IS_FAST>
-__global__ void __launch_bounds__(THREADS) step_tokens(const __grid_constant__ step_args args)
+__global__ void __launch_bounds__(THREADS, IS_FAST ? 5 : 1) step_tokens(const __grid_constant__ step_args args)
 {
     const lf_delta_params &p = args.p;
     const lf_state_seq seq = args.step.seqs[blockIdx.z];
