@@ -2,7 +2,8 @@
 """The server on a GPU, end to end: time to the first token, time between tokens and throughput by context and
 concurrency, on the shape of a model with dummy weights.
 
-    gpu_e2e.py BINARY SHAPE_DIR [--device cuda:0] [--out FILE.csv] [--commit NAME] [--only a,b] [-- SERVE_OPTION…]
+    gpu_e2e.py BINARY SHAPE_DIR [--device cuda:0] [--out FILE.csv] [--commit NAME] [--only a,b]
+                 [--lengths 32768,130000] [--batches 8,32] [-- SERVE_OPTION…]
 
 Parts: ready, ttft, itl, batch, mixed, full. Each prints a line a figure; --out collects them as CSV with date, GPU, driver
 and commit. Python's standard library only, beside tests/bench/serve/measure.py.
@@ -53,18 +54,21 @@ def part_ready(server, _):
     note("ready", server.ready_s, "s")
 
 
+LENGTHS, BATCHES = [128, 1024, 8192, 32768, 65536, 130000], [2, 4, 8, 16, 32]
+
+
 def part_ttft(server, longest):
     for n in (1024, 8192, 32768, 65536, 130000):
-        if n < longest:
+        if n < longest and n in LENGTHS:
             times = [ttft(server.generate(ids(n, 100 * n + i), 1)) for i in range(3 if n <= 65536 else 2)]
             note(f"TTFT, {n} tokens", statistics.median(times), "s")
 
 
 def part_itl(server, longest):
     for n, k in ((128, 256), (8192, 128), (32768, 128), (130000, 128)):
-        if n < longest:
+        if n < longest and n in LENGTHS:
             note(f"ITL of one, behind {n} tokens", 1e3 * itl(server.generate(ids(n, n), k)), "ms")
-    for n in (2, 4, 8, 16, 32):
+    for n in BATCHES:
         rs = together(*[lambda i=i: server.generate(ids(512, 7000 + i), 256) for i in range(n)])
         first, last = max(r["times"][0] for r in rs), min(r["times"][-1] for r in rs)
         note(f"ITL of {n}, behind 512 tokens", 1e3 * statistics.median(itl(r) for r in rs), "ms")
@@ -147,8 +151,11 @@ def main():
     ap.add_argument("--out")
     ap.add_argument("--commit", default="")
     ap.add_argument("--only", default=",".join(PARTS))
+    ap.add_argument("--lengths", default=",".join(map(str, LENGTHS)), help="of ttft and itl, of these")
+    ap.add_argument("--batches", default=",".join(map(str, BATCHES)), help="of itl: how many at once")
     n_own = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     args = ap.parse_args(sys.argv[1:n_own])
+    LENGTHS[:], BATCHES[:] = map(int, args.lengths.split(",")), map(int, filter(None, args.batches.split(",")))
     unknown = [name for name in args.only.split(",") if name not in PARTS]
     if unknown:
         ap.error(f"--only: no part is called {', '.join(unknown)} (there are: {', '.join(PARTS)})")
