@@ -142,15 +142,12 @@ struct lf_engine_group {
     int n_request_blocks; /* that a request of ctx tokens takes */
 };
 
-/* What layers keep that are no attention (kv/kv_layout.h). All zeros: nothing. */
+/* Slots of states (kv/kv_layout.h). All zeros: no layer has one. */
 struct lf_engine_states {
-    int n_layers;
+    int n_layers, n_slots, n_for_running; /* the last: of these slots, one for each sequence that may run */
     uint64_t slot_bytes;
-    int n_slots, n_for_running; /* the second of the first: of sequences that run, each of which has one */
-    int n_used, n_pinned;       /* of running sequences and snapshots that are pinned or read; pinned snapshots */
-    int n_kept;                 /* snapshots that only the prefix cache holds */
-    uint64_t n_read, n_evicted; /* snapshots that a sequence began with; that made room for something else */
-    uint64_t n_skipped;         /* that were not made, because there was no room */
+    int n_used, n_pinned, n_kept; /* by sequences and pins; pinned; snapshots that only the prefix cache holds */
+    uint64_t n_read, n_evicted, n_skipped; /* snapshots: begun with; that made room; for which there was none */
 };
 
 struct lf_engine_state {
