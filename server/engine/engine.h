@@ -111,8 +111,7 @@ int64_t lf_engine_most(struct lf_engine *engine, const struct lf_gen_params *par
  * windows their part. Any thread. */
 int lf_engine_n_kept(struct lf_engine *engine, const struct lf_gen_params *params);
 
-/* Blocks of a tier that are pinned with n full ones of a prompt, in all groups of layers; below the device with those
- * that hold states. Any thread. */
+/* Blocks of a tier that are pinned with n full ones of a prompt, of all groups and of states. Any thread. */
 int64_t lf_engine_pin_blocks(const struct lf_engine *engine, enum lf_pin pin, int64_t n);
 
 /* Blocks that may be pinned to a tier, and that are or will be; what several share counts several times. most 0: there

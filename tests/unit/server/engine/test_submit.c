@@ -87,6 +87,36 @@ static void windows_make_room_for_longer_requests(void **state)
     }
 }
 
+/* Of windows more is needed while a prompt is computed than is pinned of it: what would wait for ever is refused. */
+static void pins_are_taken_while_they_can_be_computed_one_after_the_other(void **state)
+{
+    (void)state;
+    struct lf_kv_layer_spec specs[4];
+    for (int i = 0; i < 4; i++)
+        specs[i] = (struct lf_kv_layer_spec){.window = 128 + 64 * i, .n_kv_heads = 1, .head_dim = 2, .alias_of = -1};
+    int32_t prompt[118];
+    struct engine_rig f = {0};
+    struct lf_engine_opts opts = rig_opts();
+    struct lf_kv_layout layout;
+    int retry = 0;
+    opts.chunk = 128;
+    assert_int_equal(lf_kv_layout_make(&layout, specs, LF_N_ELEMS(specs), LF_F32, NULL), LF_OK);
+    assert_int_equal(layout.n_groups, 4);
+    f.layout = &layout;
+    rig_open(&f, 16, &opts); /* 8 are for a step; a prompt takes 8, of which 4 are pinned */
+    rig_prompt(prompt, 118, 1);
+    struct lf_gen_params p = rig_params(prompt, 118, 0);
+    p.pin = LF_PIN_DEVICE;
+    struct lf_request *req = rig_submit(&f, &p);
+    rig_prompt(prompt, 118, 2);
+    assert_int_equal(rig_try(&f, &p, &retry), LF_LIMIT);
+    assert_int_equal(rig_wait(req).finish, LF_FINISH_LENGTH);
+    assert_int_equal(rig_try(&f, &p, &retry), LF_LIMIT);
+    lf_request_put(req);
+    rig_close(&f);
+    lf_kv_layout_deinit(&layout);
+}
+
 static void bad_parameters_are_refused_by_name(void **state)
 {
     struct engine_rig *f = *state;
@@ -571,6 +601,7 @@ int main(void)
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
     const struct CMUnitTest tests[] = {
         CASE(what_cannot_fit_is_refused_at_its_limit),
+        cmocka_unit_test(pins_are_taken_while_they_can_be_computed_one_after_the_other),
         CASE(bad_parameters_are_refused_by_name),
         CASE(marks_go_with_the_sequence),
         CASE(allowed_tokens_of_which_none_may_come_are_refused),
