@@ -128,7 +128,7 @@ template <class T, int N, bool IS_FAST> struct columns {
 };
 
 template <class T, int N, bool IS_FAST>
-__global__ void __launch_bounds__(THREADS, IS_FAST ? 5 : 1) step_tokens(const __grid_constant__ step_args args)
+__global__ void __launch_bounds__(THREADS, 1) step_tokens(const __grid_constant__ step_args args)
 {
     const lf_delta_params &p = args.p;
     const lf_state_seq seq = args.step.seqs[blockIdx.z];
