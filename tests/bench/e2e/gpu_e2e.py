@@ -52,6 +52,8 @@ def gaps(r):
 
 def part_ready(server, _):
     note("ready", server.ready_s, "s")
+    if smi("memory.used"):
+        note("GPU memory when ready", float(smi("memory.used")), "MiB")
 
 
 LENGTHS, BATCHES = [128, 1024, 8192, 32768, 65536, 130000], [2, 4, 8, 16, 32]
