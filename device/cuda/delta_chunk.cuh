@@ -20,7 +20,9 @@
  * behind the other, and 96 thread blocks (64 columns of S each; columns are independent), each of which needs 896
  * cycles of wgmma a chunk and waits three times for its end: at some 1,200 cycles a chunk 0.35 ms. So 1.0 to 1.4 ms,
  * and bytes are what there is to save: W, U and P are written once, in the element type, as the tiles that the second
- * kernel reads, and k̂, q̂ not at all: their norms go into T, P and the scales of rows.
+ * kernel reads. Norms of q and k go into T, P and the scales of rows; q and k themselves are written once more, as
+ * tiles, 0.27 GB: rows of other sequences then need no mask. (Measured: 1.08 and 0.80 ms; docs/performance.md says of
+ * what.)
  *
  * Roundings. K·Kᵀ, Q·Kᵀ, G and T are as of floats (T's products are of bf16 in two parts); β, e^G and the norms go into
  * T's columns before T is rounded, once, so k and v are operands as they came. Rounded to the element type are W, U,

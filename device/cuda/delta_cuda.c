@@ -2,7 +2,7 @@
  *
  * Sequences of up to LF_DELTA_SHORT_TOKENS tokens in a step go token by token (delta_step.cu), whatever else there is;
  * longer ones in chunks where GPU and shape allow it (delta_chunk.cuh), else token by token too. The records between
- * the two kernels of the chunked form take some 2 MB a chunk in large models, so chunks are taken in segments; the
+ * the two kernels of the chunked form take 2.5 MB a chunk in large models, so chunks are taken in segments; the
  * state goes from one to the next through its slot, as it is. */
 #include "device/cuda/delta_cuda.h"
 

@@ -97,6 +97,8 @@ kernels() {
     step "ops" "$bench_ops" --csv "$out/gpu_ops_h100.csv" --driver "$driver" --commit "$commit"
     step "ops of experts" "$bin/tests/bench/gpu_ops/bench_gpu_experts" --csv "$out/gpu_experts_h100.csv" --driver "$driver" \
         --commit "$commit"
+    [ "$has_torch" = no ] || step "gated delta nets" python3 tests/bench/gpu_ops/delta_bench.py --csv "$out/gpu_delta_h100.csv" \
+        --commit "$commit"
     [ "$has_torch" = no ] || step "PyTorch's GEMM of experts" python3 tests/bench/gpu_ops/grouped_mm.py
 }
 
