@@ -64,6 +64,7 @@ server() {
 
 tests() {
     step "ops, sampling, RoPE" ctest --test-dir "$bin" -L gpu --output-on-failure
+    step "fixtures of every family beside the CPU" python3 tests/gpu/fixtures.py "$greedy"
     if [ "$has_torch" = yes ]; then
         step "attention: prefill on Hopper" python3 tests/gpu/attn_prefill.py --csv "$out/attn_prefill_h100.csv"
         step "attention: decode" python3 tests/gpu/attn_decode.py

@@ -93,7 +93,7 @@ static void generate(struct model_rig *rig, const struct args *a, const int32_t 
 {
     int32_t *blocks = malloc((size_t)rig->plan.n_blocks * sizeof(*blocks));
     LF_ASSERT(blocks != NULL);
-    for (int i = 0; i < rig->plan.n_blocks; i++) blocks[i] = i;
+    model_rig_fill_table(rig, blocks, rig->plan.n_blocks);
     int64_t start = lf_clock_ns();
     model_rig_run(rig, blocks, ids, n, 0, a->rig.chunk, false, logits);
     fprintf(stderr, "%d tokens in %.3f s\n", n, (double)(lf_clock_ns() - start) / 1e9);
