@@ -132,7 +132,9 @@ static struct tenant_use use_of_tenant(struct lf_mailbox *mb, uint64_t tenant)
     {
         const struct lf_request *req = in_flight(it);
         if (req->params.tenant != tenant) continue;
-        use.n_flight++;
+        use.n_flight += 1 + req->n_coming;
+        use.n_waiting += req->n_coming;
+        use.waiting_tokens += req->coming_tokens;
         if (!req->waiting) continue;
         use.n_waiting++;
         use.waiting_tokens += req->params.n_prompt;
@@ -203,17 +205,18 @@ static enum lf_status check_bounds(struct lf_mailbox *mb, const struct lf_gen_pa
     const struct lf_mailbox_limits *most = &mb->limits;
     int n = LF_MAX(p->n_group, 1);
     int64_t n_tokens = p->n_group > 0 ? p->group_tokens : p->n_prompt;
-    int queue_n = queue_for(mb, p, n);
-    if (mb->n_waiting > 0 && mb->n_waiting + n > queue_n) {
+    int queue_n = queue_for(mb, p, n), n_waiting = mb->n_waiting + mb->n_coming;
+    int64_t waiting_tokens = mb->waiting_tokens + mb->coming_tokens;
+    if (n_waiting > 0 && n_waiting + n > queue_n) {
         lf_counter_add(&m->rejected_queue, 1);
         return lf_fail(err, LF_FULL, "the queue is full: %d requests are waiting, %d would come, at most %d may wait",
-                       mb->n_waiting, n, queue_n);
+                       n_waiting, n, queue_n);
     }
-    if (mb->n_waiting > 0 && mb->waiting_tokens + n_tokens > most->queue_tokens) {
+    if (n_waiting > 0 && waiting_tokens + n_tokens > most->queue_tokens) {
         lf_counter_add(&m->rejected_tokens, 1);
         return lf_fail(err, LF_FULL,
                        "the queue is full: %lld prompt tokens are waiting, %lld would come, at most %lld may wait",
-                       (long long)mb->waiting_tokens, (long long)n_tokens, (long long)most->queue_tokens);
+                       (long long)waiting_tokens, (long long)n_tokens, (long long)most->queue_tokens);
     }
     return p->tenant == 0 ? LF_OK : check_tenant(mb, p, n, n_tokens, err);
 }
@@ -227,7 +230,7 @@ static enum lf_status check_room(struct lf_mailbox *mb, const struct lf_gen_para
         lf_counter_add(&mb->metrics->rejected_draining, 1);
         return lf_fail(err, LF_SHUTDOWN, "the server is shutting down");
     }
-    if (p->follows) return LF_OK;
+    if (p->first) return LF_OK;
     LF_TRY(check_quota(mb, p, retry_after_s, err));
     enum lf_status status = check_bounds(mb, p, err);
     if (status != LF_OK) *retry_after_s = LF_MAX(mb->figures.retry_after_s, 1);
@@ -380,6 +383,23 @@ static int64_t first_eta_ns(const struct lf_mailbox *mb, const struct lf_request
     return ns < 1e18 ? LF_MAX((int64_t)ns, 1) : (int64_t)1e18;
 }
 
+/* Under the lock: so many more, with so many tokens, are to follow this one in; below 0: fewer. */
+static void expect(struct lf_mailbox *mb, struct lf_request *first, int n, int64_t n_tokens)
+{
+    first->n_coming += n;
+    first->coming_tokens += n_tokens;
+    mb->n_coming += n;
+    mb->coming_tokens += n_tokens;
+}
+
+/* Under the lock: it takes its place in its group, or places for those that follow it. */
+static void join_group(struct lf_mailbox *mb, struct lf_request *req)
+{
+    const struct lf_gen_params *p = &req->params;
+    if (p->first && p->first->n_coming > 0) expect(mb, p->first, -1, -p->n_prompt);
+    if (p->n_group > 1) expect(mb, req, p->n_group - 1, p->group_tokens - p->n_prompt);
+}
+
 enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, struct lf_request *leader,
                                  int *retry_after_s, struct lf_err *err)
 {
@@ -402,6 +422,7 @@ enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, 
         req->waiting = true;
         mb->n_waiting++;
         mb->waiting_tokens += req->params.n_prompt;
+        join_group(mb, req);
         charge(mb, req, req->params.n_prompt);
         mb->n_flight++;
         mb->n_live++;
@@ -544,6 +565,7 @@ void lf_mailbox_leave_queue(struct lf_mailbox *mb, struct lf_request *req, int64
 
 static void leave_flight(struct lf_mailbox *mb, struct lf_request *req)
 {
+    expect(mb, req, -req->n_coming, -req->coming_tokens); /* who comes later has no place any more, but gets in */
     lf_list_remove(&req->flight_node);
     mb->n_flight--;
 }

@@ -59,6 +59,8 @@ struct lf_mailbox {
     int n_flight, n_waiting;
     int n_live; /* requests that exist, for destroy to check */
     int64_t waiting_tokens;
+    int n_coming; /* of groups: they have their places, and their tokens', though they are yet to be submitted */
+    int64_t coming_tokens;
     struct lf_quotas quotas;
     bool stop, janitor_stop, draining, alive;
     bool poked;

@@ -93,10 +93,11 @@ struct lf_gen_params {
     int64_t deadline_ns;       /* lf_clock_ns() value after which it ends with what it has, as timed_out; 0: none */
     struct lf_request *leader; /* a choice (n > 1) waits until its leader's prompt is in the prefix cache; NULL: none */
     /* What a client asks for at once (n, several prompts) enters the queue as one. Room for all is asked for with the
-     * first: n_group requests with group_tokens prompt tokens together; 0: it is alone. The others follow it in. */
+     * first: n_group requests with group_tokens prompt tokens together; 0: it is alone. The others follow it in:
+     * `first`, which the caller holds. Their places are theirs from then on, while the first one lasts. */
     int n_group;
     int64_t group_tokens;
-    bool follows;
+    struct lf_request *first;
     /* The prompt's full blocks stay where this says, computed or brought there first, until the caller puts the
      * request: it ends as any other, with LF_FINISH_LENGTH, and goes on holding them. max_tokens is 0. spare: full
      * blocks of a prompt in each tier that the caller is about to let go of, which are not counted against what may be

@@ -49,6 +49,8 @@ struct lf_request {
     int n_notifying; /* threads that are calling notify */
     bool abandoned;  /* the caller has let go: no notify any more */
     bool waiting;    /* counts into the queue's limits */
+    int n_coming;    /* of a group's first: those that have not followed it in yet, and their prompts' tokens */
+    int64_t coming_tokens;
     int64_t charged; /* tokens, where its tenant has a quota */
     bool metered;    /* its prompt has been counted for its tenant */
 

@@ -510,7 +510,7 @@ static enum lf_status check_locked(struct lf_engine *e, const struct lf_gen_para
         lf_counter_add(&e->metrics.rejected_too_long, 1);
         return lf_fail(err, LF_LIMIT, "too long");
     }
-    if (p->follows) return LF_OK;
+    if (p->first) return LF_OK;
     int n_group = LF_MAX(p->n_group, 1), n_tenant = p->tenant ? count_of_tenant(e, p->tenant) : 0;
     if (e->n_waiting > 0 && e->n_waiting + n_group > e->opts.queue_n) {
         lf_counter_add(&e->metrics.rejected_queue, 1);

@@ -116,7 +116,7 @@ static void fill_params(struct lf_gen_params *out, const struct start *st, int i
         .leader = i == first ? NULL : gen->choices[first].req,
         .n_group = i == 0 ? gen->n_choices : 0,
         .group_tokens = i == 0 ? gen->n_prompt_tokens * ask->n : 0,
-        .follows = i > 0,
+        .first = i == 0 ? NULL : gen->choices[0].req,
         .notify = st->params->notify,
         .notify_ctx = st->params->notify_ctx,
         .memory = gen->memory,

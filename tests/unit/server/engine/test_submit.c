@@ -385,7 +385,7 @@ static void a_group_is_let_in_as_a_whole(void **state)
     for (int i = 0; i < 3; i++) {
         p.n_group = i == 0 ? 3 : 0;
         p.group_tokens = i == 0 ? 300 : 0;
-        p.follows = i > 0;
+        p.first = i == 0 ? NULL : reqs[0];
         reqs[i] = rig_submit(&f, &p);
     }
     for (int i = 0; i < 3; i++) {
@@ -445,6 +445,47 @@ static void floods_leave_the_last_places_to_single_requests(void **state)
     f.backend.gate = 0;
     for (int i = 0; i < n; i++) (void)rig_wait(reqs[i]);
     for (int i = 0; i < n; i++) lf_request_put(reqs[i]);
+    rig_close(&f);
+}
+
+/* Groups that come side by side: the places of one are taken from its first request on, and given back with it. */
+static void a_group_has_its_places_before_all_of_it_is_there(void **state)
+{
+    (void)state;
+    struct engine_rig f = {.backend = {.gate = 1}};
+    struct lf_engine_opts opts = rig_opts();
+    opts.queue_n = 8;
+    rig_open(&f, 128, &opts);
+    int32_t prompt[10];
+    rig_prompt(prompt, 10, 1);
+    struct lf_gen_params p = rig_params(prompt, 10, 4);
+    struct lf_request *running, *first, *second, *other;
+    struct lf_engine_state es;
+    int retry = 0;
+    running = rig_submit(&f, &p);
+    do lf_engine_snapshot(f.engine, &es);
+    while (es.n_running == 0);
+    p.n_group = 6;
+    p.group_tokens = 60;
+    first = rig_submit(&f, &p);
+    assert_int_equal(rig_try(&f, &p, &retry), LF_FULL); /* beside one that waits there would be room */
+    p.n_group = 0;
+    p.group_tokens = 0;
+    p.first = first;
+    second = rig_submit(&f, &p);
+    p.n_group = 6;
+    p.group_tokens = 60;
+    p.first = NULL;
+    assert_int_equal(rig_try(&f, &p, &retry), LF_FULL);
+    lf_request_cancel(first);
+    f.backend.gate = 0;
+    (void)rig_wait(running);
+    (void)rig_wait(first);
+    (void)rig_wait(second);
+    other = rig_submit(&f, &p);
+    (void)rig_wait(other);
+    struct lf_request *all[] = {running, first, second, other};
+    for (int i = 0; i < 4; i++) lf_request_put(all[i]);
     rig_close(&f);
 }
 
@@ -523,7 +564,7 @@ static bool submit_group(struct engine_rig *f, const struct lf_gen_params *param
     for (int i = 0; i < n; i++) {
         p.n_group = i == 0 ? n : 0;
         p.group_tokens = i == 0 ? (int64_t)n * p.n_prompt : 0;
-        p.follows = i > 0;
+        p.first = i == 0 ? NULL : reqs[0];
         enum lf_status status = lf_engine_submit(f->engine, &p, &reqs[i], &retry, &err);
         if (i == 0 && status == LF_FULL) return false;
         assert_int_equal(status, LF_OK);
@@ -613,6 +654,7 @@ int main(void)
         cmocka_unit_test(a_tenants_meter_counts_what_was_done_for_it),
         cmocka_unit_test(a_group_is_let_in_as_a_whole),
         cmocka_unit_test(a_tenant_fills_three_quarters_of_the_queue),
+        cmocka_unit_test(a_group_has_its_places_before_all_of_it_is_there),
         cmocka_unit_test(a_flood_leaves_room_in_the_queue_for_others),
         cmocka_unit_test(floods_leave_the_last_places_to_single_requests),
         cmocka_unit_test(tenants_take_turns_whatever_their_priorities),

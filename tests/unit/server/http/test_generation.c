@@ -129,7 +129,7 @@ static void each_choice_is_a_request_of_its_group(void **state)
         assert_ptr_equal(p->leader, i % 2 ? &engine.requests[i - 1] : NULL);
         assert_int_equal(p->n_group, i ? 0 : 4);
         assert_int_equal(p->group_tokens, i ? 0 : (3 + 5) * 2);
-        assert_int_equal(p->follows, i > 0);
+        assert_ptr_equal(p->first, i ? &engine.requests[0] : NULL);
         assert_int_equal(p->sampling.seed, 1000 + i);
         assert_int_equal(p->sampling.n_logprobs, 3);
         assert_int_equal(p->sampling.top_k, 5);
