@@ -91,6 +91,17 @@ static void shapes_are_read_or_the_default(void **state)
     check_refused(config_of(DENSE), "mlp_bias", "true", "mlp_bias is true");
 }
 
+/* Keys of what no layer is say nothing. */
+static void a_shape_that_no_layer_has_is_not_judged(void **state)
+{
+    (void)state;
+    struct config_text c = config_of(DENSE);
+    config_set(&c, "full_attention_interval", "1");
+    struct lf_hparams hp = good(c, "linear_key_head_dim", "20", "linear_conv_kernel_dim", "9");
+    assert_true(hp.delta.n_v_heads == 0 && !hp.layers[0].is_delta);
+    lf_hparams_deinit(&hp);
+}
+
 static void experts_have_defaults_too(void **state)
 {
     (void)state;
@@ -238,6 +249,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_are_what_types_or_the_interval_say),
         cmocka_unit_test(shapes_are_read_or_the_default),
+        cmocka_unit_test(a_shape_that_no_layer_has_is_not_judged),
         cmocka_unit_test(experts_have_defaults_too),
         cmocka_unit_test(text_configs_and_axes_of_positions),
         cmocka_unit_test(sections_of_groups_lie_side_by_side),
