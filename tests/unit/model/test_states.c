@@ -2,6 +2,7 @@
  * and batches changes no bit. */
 #include "core/check.h"
 #include "core/mix.h"
+#include "device/device_impl.h"
 #include "tests/support/config_text.h"
 #include "tests/support/model_rig.h"
 #include "tests/support/test.h"
@@ -14,10 +15,9 @@ struct fixture {
     int32_t ids[SEQS][TOKENS], tables[SEQS][TABLE];
 };
 
-static void open_rig(struct fixture *f, void (*change)(struct lf_hparams *hp))
+static void open_rig_of(struct fixture *f, struct config_text c, void (*change)(struct lf_hparams *hp))
 {
     struct lf_err err = {0};
-    struct config_text c = config_delta_net();
     config_set(&c, "max_position_embeddings", "512");
     *f = (struct fixture){.dir = temp_dir_make()};
     config_write(&c, &f->dir);
@@ -38,6 +38,11 @@ static void open_rig(struct fixture *f, void (*change)(struct lf_hparams *hp))
         for (int i = 0; i < TOKENS; i++) f->ids[s][i] = (int32_t)(lf_random64(7, (uint64_t)(s * TOKENS + i)) % N_VOCAB);
         for (int i = 0; i < TABLE; i++) f->tables[s][i] = s + i * SEQS;
     }
+}
+
+static void open_rig(struct fixture *f, void (*change)(struct lf_hparams *hp))
+{
+    open_rig_of(f, config_delta_net(), change);
 }
 
 static void close_rig(struct fixture *f)
@@ -261,6 +266,48 @@ static void a_step_can_be_profiled(void **state)
     close_rig(&f);
 }
 
+/* What the last of these ops in a step was asked for, behind the device's own. */
+static struct {
+    struct lf_ops plain;
+    int n_normed, n_gated;
+    float eps;
+} seen;
+
+static void gated_norm(struct lf_device *dev, const struct lf_gated_norm_params *p)
+{
+    seen.n_normed = p->n_tokens;
+    seen.eps = p->eps;
+    seen.plain.gated_norm(dev, p);
+}
+
+static void gate_sigmoid(struct lf_device *dev, const struct lf_gate_sigmoid_params *p)
+{
+    seen.n_gated = p->n_tokens;
+    seen.plain.gate_sigmoid(dev, p);
+}
+
+/* Behind the last op that keeps something the rows of other tokens are not there: there is no room for them. */
+static void gates_of_the_last_layer_are_of_the_tokens_that_go_on(void **state)
+{
+    (void)state;
+    for (int interval = 3; interval <= 4; interval++) { /* the last layer is a delta net, or attention */
+        struct config_text c = config_delta_net();
+        struct fixture f;
+        config_set(&c, "full_attention_interval", interval == 3 ? "3" : "4");
+        config_set(&c, "rms_norm_eps", "1e-3");
+        open_rig_of(&f, c, NULL);
+        seen.plain = f.rig.dev->ops;
+        f.rig.dev->ops.gated_norm = gated_norm;
+        f.rig.dev->ops.gate_sigmoid = gate_sigmoid;
+        float logits[N_VOCAB];
+        model_rig_run(&f.rig, f.tables[0], f.ids[0], 100, 0, 100, false, logits);
+        assert_int_equal(seen.n_normed, interval == 3 ? 1 : 100);
+        assert_int_equal(seen.n_gated, interval == 3 ? 100 : 1);
+        assert_true(seen.eps == 1e-3f);
+        close_rig(&f);
+    }
+}
+
 static void six_taps(struct lf_hparams *hp)
 {
     hp->delta.conv_width = 6;
@@ -290,6 +337,7 @@ int main(void)
         cmocka_unit_test(what_a_mark_leaves_is_the_state_there),
         cmocka_unit_test(a_state_that_is_not_read_is_missed),
         cmocka_unit_test(a_step_can_be_profiled),
+        cmocka_unit_test(gates_of_the_last_layer_are_of_the_tokens_that_go_on),
         cmocka_unit_test(the_layout_of_states_is_part_of_the_identity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
