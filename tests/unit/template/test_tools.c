@@ -62,6 +62,8 @@ static void types_are_those_of_the_keywords_together(void **state)
         {"{\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"null\"}]}", LF_TOOL_STRING_OR_NULL},
         {"{\"oneOf\": [{\"$ref\": \"#/$defs/E\"}, {\"type\": \"null\"}]}", LF_TOOL_STRING_OR_NULL},
         {"{\"type\": \"string\", \"anyOf\": [{\"minLength\": 1}, {\"const\": \"\"}]}", LF_TOOL_STRING},
+        /* what contradicts itself is as it says first */
+        {"{\"type\": \"string\", \"anyOf\": [{\"type\": \"integer\"}, {\"type\": \"null\"}]}", LF_TOOL_STRING},
         {"{\"anyOf\": [{}, {\"type\": \"null\"}]}", LF_TOOL_ANY},
         {"{\"type\": \"text\"}", LF_TOOL_ANY},
         {"{\"type\": \"number\", \"const\": \"a\"}", LF_TOOL_ANY}, /* nothing meets it */
