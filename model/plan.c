@@ -467,6 +467,15 @@ static enum lf_status check_snapshots(const struct frame *f, struct lf_err *err)
     return LF_OK;
 }
 
+/* A GPU computes chunks of whole blocks, one beside a step's decodes (server/engine/scheduler.h). */
+static enum lf_status check_whole_chunks(const struct frame *f, struct lf_err *err)
+{
+    int least = 2 * LF_KV_BLOCK_TOKENS;
+    if (f->info->is_host || f->kinds->layout.states.n_layers == 0 || f->opts.chunk >= least) return LF_OK;
+    return lf_fail(err, LF_INVALID, "--chunk is %d, but on a GPU %s, whose layers have states, needs %d at least",
+                   f->opts.chunk, f->hp->architecture, least);
+}
+
 enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, uint64_t weight_bytes,
                             const struct lf_ops *ops, const struct lf_device_info *info,
                             const struct lf_plan_opts *opts, struct lf_err *err)
@@ -486,8 +495,9 @@ enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, ui
     LF_TRY(lf_programs_make(&programs, hp, ops, opts->no_fusion, err));
     enum lf_status status =
         lf_layer_kinds_make(&kinds, hp, &programs, opts->kv_dtype, info->act_dtype, opts->cache_groups, err);
-    if (status == LF_OK) status = check_attention(&f, err);
     if (status == LF_OK) status = check_snapshots(&f, err);
+    if (status == LF_OK) status = check_whole_chunks(&f, err);
+    if (status == LF_OK) status = check_attention(&f, err);
     if (status != LF_OK) goto done;
     decide(&p, &f);
     if (f.is_auto_ctx && !p.fits) { /* where none fits: what the least would need */

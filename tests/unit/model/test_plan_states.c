@@ -171,6 +171,55 @@ static void snapshots_without_states_or_a_prefix_cache_are_refused(void **state)
     bench_close(&b);
 }
 
+/* However much the blocks hold. */
+static void snapshots_by_default_are_no_more_than_may_be_asked_for(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open_with_states(&b);
+    b.info.available_bytes = (uint64_t)1 << 42;
+    b.opts.kv_tokens = (uint64_t)LF_SNAPSHOTS_N * 8192 + 1;
+    struct lf_plan p = plan(&b);
+    assert_true(p.fits && p.kv_tokens > (uint64_t)LF_SNAPSHOTS_N * 8192);
+    assert_int_equal(p.n_snapshots, LF_SNAPSHOTS_N);
+    bench_close(&b);
+}
+
+/* Rows of logits that somebody asked for stay, though fewer sequences run. */
+static void fewer_sequences_leave_the_rows_that_were_asked_for(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open_with_states(&b);
+    b.opts.ctx = 64;
+    b.opts.max_out = 50;
+    struct lf_plan p = plan(&b);
+    b.opts.memory_bytes = p.total_bytes - p.kv_bytes - p.state_bytes + 40 * p.slot_bytes;
+    p = plan(&b);
+    assert_true(p.max_seqs < 50 && p.max_seqs_before == 64);
+    assert_int_equal(p.max_out, 50);
+    bench_close(&b);
+}
+
+/* Known before a weight is read, not when the engine starts. */
+static void a_gpu_needs_chunks_of_two_blocks_for_states(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct lf_plan p;
+    struct lf_err err = {0};
+    bench_open_with_states(&b);
+    b.opts.chunk = b.opts.max_seqs = 127;
+    assert_int_equal(plan(&b).chunk, 127); /* on a CPU */
+    b.info.is_host = false;
+    b.info.act_dtype = LF_BF16;
+    assert_int_equal(lf_plan_make(&p, &b.hp, b.weight_bytes, lf_device_ops(b.dev), &b.info, &b.opts, &err), LF_INVALID);
+    if (strcmp(err.message,
+               "--chunk is 127, but on a GPU Qwen3_5ForCausalLM, whose layers have states, needs 128 at least") != 0)
+        fail_msg("%s", err.message);
+    bench_close(&b);
+}
+
 static void states_have_a_line_of_their_own(void **state)
 {
     (void)state;
@@ -210,6 +259,9 @@ int main(void)
         cmocka_unit_test(fewer_sequences_run_by_default_where_their_states_take_much),
         cmocka_unit_test(sequences_and_snapshots_that_do_not_fit_are_told_how_many_do),
         cmocka_unit_test(snapshots_without_states_or_a_prefix_cache_are_refused),
+        cmocka_unit_test(snapshots_by_default_are_no_more_than_may_be_asked_for),
+        cmocka_unit_test(fewer_sequences_leave_the_rows_that_were_asked_for),
+        cmocka_unit_test(a_gpu_needs_chunks_of_two_blocks_for_states),
         cmocka_unit_test(states_have_a_line_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
