@@ -193,6 +193,12 @@ class Documents(Case):
         if harness.SLOW == 1:
             self.assertLess(abs(resident - planned), 0.01 * planned, (resident, planned))
 
+    def test_records_of_slots_are_in_the_plan(self):
+        """More snapshots than there is memory for, so that what the engine keeps of them is far more than a start differs by."""
+        some, many = (self.plan(*self.more, "--snapshots", n, "--memory", "1G") for n in ("1", "65536"))
+        self.assertEqual((some["snapshots"], many["snapshots"]), (1, 65536))
+        self.assertGreater(many["host_bytes"] - some["host_bytes"], 65535 * 32)
+
     def test_fewer_run_where_their_states_would_take_much(self):
         texts = ("--max-body", "1M", "--text-memory", "64M")
         whole = self.plan("--kv-tokens", "4096", *texts)
