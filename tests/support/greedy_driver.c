@@ -15,7 +15,7 @@
 
 struct args {
     struct model_rig_opts rig;
-    int n_tokens;
+    int n_tokens, chunk;
     bool logits;
 };
 
@@ -29,7 +29,7 @@ static int usage(void)
 static bool parse_args(struct args *a, int argc, char **argv)
 {
     if (argc < 3) return false;
-    *a = (struct args){.rig = {.dir = argv[1], .max_isa = -1, .chunk = 512, .kv_dtype = LF_BF16}};
+    *a = (struct args){.rig = {.dir = argv[1], .max_isa = -1, .kv_dtype = LF_BF16}, .chunk = 512};
     a->n_tokens = (int)strtol(argv[2], NULL, 10);
     for (int i = 3; i < argc; i++) {
         bool more = i + 1 < argc;
@@ -41,14 +41,16 @@ static bool parse_args(struct args *a, int argc, char **argv)
         } else if (strcmp(argv[i], "--device") == 0 && more) {
             a->rig.device = argv[++i];
         } else if (strcmp(argv[i], "--chunk") == 0 && more) {
-            a->rig.chunk = (int)strtol(argv[++i], NULL, 10);
+            a->chunk = (int)strtol(argv[++i], NULL, 10);
         } else if (strcmp(argv[i], "--isa") == 0 && more) {
             a->rig.max_isa = (int)strtol(argv[++i], NULL, 10);
         } else {
             return false;
         }
     }
-    return a->n_tokens > 0 && a->rig.chunk > 0;
+    /* A GPU is to have room for two blocks in a step, where a model has states (model/plan.c). */
+    a->rig.chunk = LF_MAX(a->chunk, 2 * LF_KV_BLOCK_TOKENS);
+    return a->n_tokens > 0 && a->chunk > 0;
 }
 
 /* Ids from standard input. Returns how many, -1 where something is no number. */
@@ -95,7 +97,7 @@ static void generate(struct model_rig *rig, const struct args *a, const int32_t 
     LF_ASSERT(blocks != NULL);
     model_rig_fill_table(rig, blocks, rig->plan.n_blocks);
     int64_t start = lf_clock_ns();
-    model_rig_run(rig, blocks, ids, n, 0, a->rig.chunk, false, logits);
+    model_rig_run(rig, blocks, ids, n, 0, a->chunk, false, logits);
     fprintf(stderr, "%d tokens in %.3f s\n", n, (double)(lf_clock_ns() - start) / 1e9);
     float *first = malloc((size_t)rig->hp.n_vocab * sizeof(*first));
     LF_ASSERT(first != NULL);
@@ -122,7 +124,7 @@ int main(int argc, char **argv)
     int n = read_ids(&ids);
     if (n < 1) return usage();
     a.rig.ctx = n + a.n_tokens;
-    a.rig.max_seqs = LF_MIN(a.rig.chunk, 16);
+    a.rig.max_seqs = LF_MIN(a.chunk, 16);
     int64_t start = lf_clock_ns();
     if (model_rig_open(&rig, &a.rig, &err) != LF_OK) {
         fprintf(stderr, "%s\n", err.message);
