@@ -143,6 +143,7 @@ enum {
     /* paged KV */
     LF_KV_BLOCK_TOKENS = 64,
     LF_STATE_LAYER_BYTES = 512 * 1024 * 1024,      /* a layer's state of a sequence (kv/kv_layout.h) */
+    LF_SLOT_BLOCKS_N = 32 * 1024,                  /* blocks that a slot is as long as: each has a key of its own */
     LF_KV_IMPORT_BLOCK_BYTES = 1024 * 1024 * 1024, /* a block that `documents import` takes */
 
     /* threads */

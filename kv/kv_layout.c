@@ -249,6 +249,15 @@ static enum lf_status find_states(struct lf_kv_states *out, const struct lf_kv_l
     return LF_OK;
 }
 
+/* Parts of a snapshot are told apart by two bytes of their keys (kv/prefix_cache.h). */
+static enum lf_status check_slot(const struct lf_kv_states *states, struct lf_err *err)
+{
+    if (states->slot_blocks <= LF_SLOT_BLOCKS_N) return LF_OK;
+    return lf_fail(err, LF_UNSUPPORTED,
+                   "a sequence's states are as long as %d blocks of keys; more than %d are not implemented",
+                   states->slot_blocks, (int)LF_SLOT_BLOCKS_N);
+}
+
 enum lf_status lf_kv_layout_make(struct lf_kv_layout *out, const struct lf_kv_layer_spec *specs, int n_layers,
                                  enum lf_dtype dtype, struct lf_err *err)
 {
@@ -265,11 +274,12 @@ enum lf_status lf_kv_layout_make(struct lf_kv_layout *out, const struct lf_kv_la
     /* A block of all layers of the largest class has room for every class in a group of its own. */
     LF_ASSERT(least > 0);
     search(&best, &cut, dtype, least);
+    layout.states.slot_blocks = lf_kv_states_slot_blocks(&layout.states, best.block_bytes);
+    LF_TRY(check_slot(&layout.states, err));
     layout.places = calloc((size_t)n_layers, sizeof(*layout.places));
     if (!layout.places) return lf_fail(err, LF_NO_MEMORY, "no memory for the places of %d layers", n_layers);
     fill_groups(&layout, &best);
     fill_places(&layout, &best, specs);
-    layout.states.slot_blocks = lf_kv_states_slot_blocks(&layout.states, layout.block_bytes);
     *out = layout;
     return LF_OK;
 }

@@ -58,6 +58,7 @@
 
 /* Parts of a snapshot are kept in tiers as blocks of these groups: lf_prefix_group_key. */
 enum { LF_STATES_PART_GROUP = LF_KV_WINDOWS_N, LF_STATES_PINNED_N = 2 };
+_Static_assert((int)LF_STATES_PART_GROUP + (int)LF_SLOT_BLOCKS_N <= (int)LF_PREFIX_GROUPS_N, "each part has a key");
 
 static inline bool lf_states_on(const struct lf_sched *s)
 {

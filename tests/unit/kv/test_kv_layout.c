@@ -305,6 +305,14 @@ static void hostile_layers_are_refused(void **state)
     lf_kv_layout_deinit(&largest);
     specs[3].state_bytes = 256;
     refuses(4, LF_UNSUPPORTED, "different sizes");
+    /* one layer of keys, of 32 KiB a block: as many blocks as there are keys for, and one more */
+    specs[1] = specs[2] = specs[3] =
+        (struct lf_kv_layer_spec){.state_bytes = 16384 * 21845 / 256 * 256, .alias_of = -1};
+    assert_int_equal(lf_kv_layout_make(&largest, specs, 4, LF_BF16, NULL), LF_OK);
+    assert_int_equal(largest.states.slot_blocks, LF_SLOT_BLOCKS_N);
+    lf_kv_layout_deinit(&largest);
+    for (int i = 1; i < 4; i++) specs[i].state_bytes += 16384;
+    refuses(4, LF_UNSUPPORTED, "as long as 32769 blocks of keys; more than 32768");
     specs[0] = specs[1] = specs[2];
     specs[3] = specs[2];
     refuses(4, LF_UNSUPPORTED, "states alone");
