@@ -83,6 +83,16 @@ class Fields(harness.Case):
             self.assertEqual([i for p in parts for c in p["choices"] for i in c.get("token_ids", [])], list(b"abc"), path)
         self.assertNotIn("token_ids", self.server.complete(prompt).json["choices"][0])
 
+    def test_a_list_may_begin_anywhere_in_an_answer(self):
+        """An answer is made 8 KiB at a time, and one of them may end behind any byte of a list's head."""
+        server = harness.Server("ctx=20000")
+        self.addCleanup(server.stop)
+        for n in range(7800, 8200, 6):
+            r = server.complete("[[say=a]]" + "x" * n, echo=True, return_token_ids=True, max_tokens=1)
+            self.assertEqual([r.body.count(x) for x in (b'"prompt_token_ids":[', b'"token_ids":[')], [1, 1], n)
+            c = r.json["choices"][0]
+            self.assertEqual((c["prompt_token_ids"], c["token_ids"]), ([BOS, *b"[[say=a]]", *b"x" * n], list(b"a")), n)
+
     def test_tokens_written_as_ids(self):
         c = self.server.complete("[[say=ab]]", logprobs=2, return_tokens_as_token_ids=True).json["choices"][0]["logprobs"]
         self.assertEqual(c["tokens"], ["token_id:97", "token_id:98"])
