@@ -182,14 +182,16 @@ static void write_entry(struct whole *w, struct lf_buf *out, enum tokens list)
         lf_buf_printf(out, "%d", (int)(list == PROMPT_IDS ? c->prompt->ids.ids[i] : lf_request_token(c->req, i)->id));
 }
 
-/* Some entries of the list in hand; true where the last list is written. */
+/* Some entries of the list in hand, at least one behind its head, for what has none yet gets its head again; true where
+ * the last list is written. */
 static bool write_tokens(struct whole *w, struct lf_buf *out, bool behind)
 {
     static const char *const heads[] = {",\"prompt_logprobs\":[", ",\"prompt_token_ids\":[", ",\"token_ids\":["};
     enum tokens list = (enum tokens)w->list;
     int n = n_entries(w, list, behind);
     if (n >= 0 && w->i == 0) lf_buf_cstr(out, heads[list]);
-    for (int k = 0; k < IDS_N && w->i < n && out->len < LF_ANSWER_WINDOW_BYTES; k++) write_entry(w, out, list);
+    for (int k = 0; k < IDS_N && w->i < n && (k == 0 || out->len < LF_ANSWER_WINDOW_BYTES); k++)
+        write_entry(w, out, list);
     if (w->i < n) return false;
     if (n >= 0) lf_buf_char(out, ']');
     w->i = 0;
