@@ -4,7 +4,6 @@ it out, and from disk after a restart. The plan says what states take, and the s
 import concurrent.futures
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -12,10 +11,9 @@ import subprocess
 import tempfile
 
 import harness
+from kept_answers import DEMO, KeptAnswers, with_texts
 
-DEMO = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "demo")
 EVERY = 8192  # tokens from one snapshot to the next, whatever the prompt
-ASK = {"max_tokens": 70, "temperature": 0, "return_token_ids": True, "ignore_eos": True, "logprobs": 1}
 LENGTHS = (40, 65, 1000, 3000)
 
 CONFIG = {"architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text", "hidden_act": "silu", "hidden_size": 128,
@@ -28,12 +26,6 @@ BLOCK_BYTES = 2 * 2 * 2 * 64 * 32 * 2                          # two layers of a
 SLOT_BYTES = -(-6 * STATE_BYTES // BLOCK_BYTES) * BLOCK_BYTES
 
 
-def prompt(i, end=0):
-    """Of LENGTHS[i] tokens; another end differs in the last twenty."""
-    n, body, tail = LENGTHS[i], random.Random(i), random.Random(1000 * i + end)
-    return [body.randrange(3, 4000) for _ in range(n - 20)] + [tail.randrange(3, 4000) for _ in range(20)]
-
-
 class Case(harness.Case):
     server_class = harness.Program
 
@@ -41,11 +33,7 @@ class Case(harness.Case):
     def setUpClass(cls):
         cls.dir = tempfile.mkdtemp(prefix="lf_states_")
         cls.model = os.path.join(cls.dir, "model")
-        os.makedirs(cls.model)
-        for name in ("tokenizer.model", "tokenizer_config.json"):
-            shutil.copy(os.path.join(DEMO, "model", name), cls.model)
-        with open(os.path.join(cls.model, "config.json"), "w") as f:
-            json.dump(CONFIG, f)
+        with_texts(cls.model, CONFIG)
         cls.args = cls.options(*cls.more)
         super().setUpClass()
 
@@ -69,27 +57,14 @@ class Case(harness.Case):
         return json.loads(r.stdout) if r.stdout else r.stderr
 
 
-class Answers(Case):
+class Answers(KeptAnswers, Case):
+    LENGTHS = LENGTHS
     more = ("--prefix-cache", "off")
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.truth = {(i, end): cls.ask(cls.server, i, end)[0] for i in range(len(LENGTHS)) for end in range(2)}
-        assert len({str(x) for x in cls.truth.values()}) == len(cls.truth)
-
-    @staticmethod
-    def ask(server, i, end=0):
-        """(the answer's ids and their log-probabilities, tokens that need not be computed)"""
-        r = server.post("/v1/completions", {"prompt": prompt(i, end), **ASK})
-        assert r.status == 200, r.body
-        choice = r.json["choices"][0]
-        return (choice["token_ids"], choice["logprobs"]["token_logprobs"]), r.json["usage"]["prompt_tokens_details"]["cached_tokens"]
-
-    def check(self, server, i, end=0):
-        answer, n_cached = self.ask(server, i, end)
-        self.assertEqual(answer, self.truth[i, end], f"{LENGTHS[i]} tokens, {n_cached} of them from the cache")
-        return n_cached
+        cls.learn(cls.server)
 
     def test_from_the_cache_and_together(self):
         for chunk in ("64", "512"):

@@ -4,17 +4,15 @@ restart. The plan says what that saves, and the server holds as much."""
 import concurrent.futures
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
 import tempfile
 
 import harness
+from kept_answers import ASK, DEMO, KeptAnswers, with_texts
 
-DEMO = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "demo")
 WINDOW, LAYERS, FULL = 200, 12, 2
-ASK = {"max_tokens": 70, "temperature": 0, "return_token_ids": True, "ignore_eos": True, "logprobs": 1}
 LENGTHS = (40, 199, 1000, 3000)
 
 
@@ -28,22 +26,8 @@ def config(window):
             "layer_types": ["full_attention" if not window or i % 6 == 5 else "sliding_attention" for i in range(LAYERS)]}
 
 
-def with_texts(dir, config):
-    """A directory for such a model with the demo model's tokenizer and chat template."""
-    os.makedirs(dir)
-    for name in ("tokenizer.model", "tokenizer_config.json"):
-        shutil.copy(os.path.join(DEMO, "model", name), dir)
-    with open(os.path.join(dir, "config.json"), "w") as f:
-        json.dump({**config, "vocab_size": 4096}, f)
-
-
-def prompt(i, end=0):
-    """Of LENGTHS[i] tokens; another end differs in the last twenty."""
-    n, body, tail = LENGTHS[i], random.Random(i), random.Random(1000 * i + end)
-    return [body.randrange(3, 500) for _ in range(n - 20)] + [tail.randrange(3, 500) for _ in range(20)]
-
-
-class Windows(harness.Case):
+class Windows(KeptAnswers, harness.Case):
+    LENGTHS = LENGTHS
     server_class = harness.Program
 
     @classmethod
@@ -55,8 +39,7 @@ class Windows(harness.Case):
                 json.dump(config(window), f)
         cls.args = cls.options("windows", "--seed", "7", "--prefix-cache", "off")
         super().setUpClass()
-        cls.truth = {(i, end): cls.ask(cls.server, i, end)[0] for i in range(len(LENGTHS)) for end in range(2)}
-        assert len({str(x) for x in cls.truth.values()}) == len(cls.truth)
+        cls.learn(cls.server)
 
     @classmethod
     def tearDownClass(cls):
@@ -71,19 +54,6 @@ class Windows(harness.Case):
         server = harness.Program(*self.options("windows", "--seed", "7", *more))
         self.addCleanup(server.stop, signal.SIGKILL)
         return server
-
-    @staticmethod
-    def ask(server, i, end=0):
-        """(the answer's ids and their log-probabilities, tokens that need not be computed)"""
-        r = server.post("/v1/completions", {"prompt": prompt(i, end), **ASK})
-        assert r.status == 200, r.body
-        choice = r.json["choices"][0]
-        return (choice["token_ids"], choice["logprobs"]["token_logprobs"]), r.json["usage"]["prompt_tokens_details"]["cached_tokens"]
-
-    def check(self, server, i, end=0):
-        answer, n_cached = self.ask(server, i, end)
-        self.assertEqual(answer, self.truth[i, end], f"{LENGTHS[i]} tokens, {n_cached} of them from the cache")
-        return n_cached
 
     def plan(self, name, *more):
         args = [harness.Program.program, "plan", *self.options(name, *more), "--json"]

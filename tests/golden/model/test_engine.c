@@ -1,49 +1,20 @@
 /* The engine over models whose layers differ in windows: the same answers whether the cache lets go of what is behind
  * the windows or keeps everything, alone and together, in chunks of any size, from the prefix cache, with documents
  * that are evicted. Weights are random; what is compared are ids and the bits of their log-probabilities. */
-#include <time.h>
-
 #include "core/check.h"
-#include "core/clock.h"
-#include "core/mix.h"
-#include "server/engine/engine.h"
+#include "tests/golden/model/engine_answers.h"
 #include "tests/support/config_text.h"
-#include "tests/support/model_rig.h"
-#include "tests/support/test.h"
 
-enum { CTX = 1536, N_VOCAB = 50, ANSWER = 90, PROMPTS = 6, PATIENCE_S = 240 };
+enum { PROMPTS = 6 };
 
 /* Lengths across blocks, windows (100 and 40 tokens) and chunks. */
 static const int lengths[PROMPTS] = {1, 64, 100, 257, 700, 1400};
-
-struct answer {
-    int n;
-    struct {
-        int32_t id;
-        float logprob;
-    } tokens[ANSWER];
-};
 
 struct setup {
     struct temp_dir dir;
     struct model_rig rig;
     struct lf_engine *engine;
 };
-
-static enum lf_status launch(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch)
-{
-    return lf_model_launch(ctx, kv, batch, NULL);
-}
-
-static enum lf_status sample(void *ctx, const struct lf_batch *batch)
-{
-    return lf_model_sample(ctx, batch, NULL);
-}
-
-static enum lf_status wait_step(void *ctx, struct lf_sampled *out)
-{
-    return lf_model_wait(ctx, out, NULL);
-}
 
 enum kind { SOME_SLIDE, ALL_SLIDE, WITH_INPUTS, KINDS_N };
 
@@ -98,72 +69,17 @@ static void setup_open(struct setup *s, enum kind kind, bool cache_groups, int c
                                   .prefix_cache = true,
                                   .cache_groups = cache_groups};
     if (model_rig_open(&s->rig, &opts, &err) != LF_OK) fail_msg("%s", err.message);
-    struct lf_engine_backend backend = {.ctx = s->rig.model,
-                                        .launch = launch,
-                                        .sample = sample,
-                                        .wait = wait_step,
-                                        .n_async_steps = lf_model_n_async_steps(s->rig.model),
-                                        .n_vocab = N_VOCAB};
     struct lf_engine_opts engine = {
         .ctx = CTX, .chunk = chunk, .max_seqs = 8, .max_out = 8, .queue_n = 64, .step_ms = 50};
-    if (lf_engine_create(&s->engine, &backend, &s->rig.kv, &engine, &err) != LF_OK) fail_msg("%s", err.message);
+    s->engine = engine_over(&s->rig, &engine);
 }
 
 static void setup_close(struct setup *s)
 {
     lf_engine_destroy(s->engine);
-    lf_block_pool_check(&s->rig.kv.pool);
-    assert_int_equal(s->rig.kv.pool.n_free + s->rig.kv.pool.n_cached, s->rig.kv.pool.n_blocks);
+    expect_all_back(&s->rig.kv.pool);
     model_rig_close(&s->rig);
     temp_dir_remove(&s->dir);
-}
-
-/* Prompt i begins as the longest one does, but for its last tokens. */
-static struct lf_request *submit(struct setup *s, int i)
-{
-    int32_t ids[CTX];
-    struct lf_err err = {0};
-    struct lf_request *req = NULL;
-    int retry = 0, n = lengths[i];
-    for (int k = 0; k < n; k++) ids[k] = (int32_t)(lf_random64(k < n - 3 ? 1 : 2 + (uint64_t)i, (uint64_t)k) % N_VOCAB);
-    struct lf_gen_params p = {.prompt = ids,
-                              .n_prompt = n,
-                              .max_tokens = ANSWER,
-                              .ignore_eos = true,
-                              .sampling = {.temperature = 0, .top_p = 1, .repetition_penalty = 1, .n_logprobs = 0},
-                              .n_prompt_logprobs = -1};
-    if (lf_engine_submit(s->engine, &p, &req, &retry, &err) != LF_OK) fail_msg("%s", err.message);
-    return req;
-}
-
-/* Returns how many of the prompt's tokens came from the cache. */
-static int collect(struct lf_request *req, struct answer *out)
-{
-    struct lf_request_state st;
-    int64_t until = lf_clock_ns() + PATIENCE_S * (int64_t)LF_NS_PER_S;
-    for (lf_request_snapshot(req, &st); st.finish == LF_FINISH_NONE; lf_request_snapshot(req, &st)) {
-        if (lf_clock_ns() > until) fail_msg("the request did not end");
-        lf_clock_sleep_ms(1);
-    }
-    assert_int_equal(st.n_tokens, ANSWER);
-    memset(out, 0, sizeof(*out));
-    out->n = st.n_tokens;
-    for (int i = 0; i < out->n; i++) {
-        out->tokens[i].id = lf_request_token(req, i)->id;
-        out->tokens[i].logprob = lf_request_token(req, i)->logprob;
-    }
-    lf_request_put(req);
-    return st.n_cached;
-}
-
-static void all_alone(struct setup *s, struct answer *out)
-{
-    for (int i = 0; i < PROMPTS; i++) (void)collect(submit(s, i), &out[i]);
-}
-
-static void expect_same(const struct answer *a, const struct answer *b)
-{
-    for (int i = 0; i < PROMPTS; i++) assert_memory_equal(&a[i], &b[i], sizeof(a[i]));
 }
 
 /* Alone, from the cache, all together twice; the longest is found in the cache. */
@@ -171,17 +87,15 @@ static void compare(const struct answer *expected, enum kind kind, int chunk, in
 {
     struct setup s;
     struct answer got[PROMPTS];
-    struct lf_request *reqs[PROMPTS];
     setup_open(&s, kind, true, chunk, kv_tokens);
-    all_alone(&s, got);
-    expect_same(expected, got);
-    int n_cached = collect(submit(&s, PROMPTS - 1), &got[PROMPTS - 1]);
+    ask_alone(s.engine, lengths, PROMPTS, got);
+    expect_same(expected, got, lengths, PROMPTS);
+    int n_cached = collect(submit(s.engine, lengths[PROMPTS - 1]), &got[PROMPTS - 1]).n_cached;
     if (is_cached) assert_int_equal(n_cached, (lengths[PROMPTS - 1] - 1) / LF_KV_BLOCK_TOKENS * LF_KV_BLOCK_TOKENS);
-    expect_same(expected, got);
+    expect_same(expected, got, lengths, PROMPTS);
     for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < PROMPTS; i++) reqs[i] = submit(&s, i);
-        for (int i = 0; i < PROMPTS; i++) (void)collect(reqs[i], &got[i]);
-        expect_same(expected, got);
+        ask_together(s.engine, lengths, PROMPTS, 1, got);
+        expect_same(expected, got, lengths, PROMPTS);
     }
     setup_close(&s);
 }
@@ -193,7 +107,7 @@ static void answers_are_the_same_with_and_without_cache_groups(void **state)
         struct setup s;
         struct answer expected[PROMPTS];
         setup_open(&s, kind, false, 512, 4 * CTX);
-        all_alone(&s, expected);
+        ask_alone(s.engine, lengths, PROMPTS, expected);
         assert_int_equal(s.rig.kv.n_groups, 1);
         setup_close(&s);
         static const int chunks[] = {16, 130, 512};

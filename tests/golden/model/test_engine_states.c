@@ -2,30 +2,18 @@
  * chunks of any size, from snapshots, with snapshots that push each other out, and from a disk that outlived the
  * engine. Weights are random; what is compared are ids and the bits of their log-probabilities. */
 #include "core/check.h"
-#include "core/clock.h"
 #include "core/file.h"
-#include "core/mix.h"
 #include "kv/tiers/disk_table.h"
-#include "server/engine/engine.h"
+#include "tests/golden/model/engine_answers.h"
 #include "tests/support/config_text.h"
-#include "tests/support/model_rig.h"
-#include "tests/support/test.h"
 
-enum { CTX = 1536, N_VOCAB = 50, ANSWER = 70, PROMPTS = 8, MAX_SEQS = 16, DISK_BLOCKS = 4096, PATIENCE_S = 240 };
+enum { PROMPTS = 8, MAX_SEQS = 16, DISK_BLOCKS = 4096 };
 
 /* Lengths across blocks, which are chunks of 64 of the delta rule, too, and across chunks of steps. */
 static const int lengths[PROMPTS] = {1, 63, 64, 65, 129, 257, 700, 1400};
 enum { LONGEST = PROMPTS - 1 };
 /* The snapshot at the last block's beginning. */
 enum { N_CACHED = (1400 - 1) / LF_KV_BLOCK_TOKENS * LF_KV_BLOCK_TOKENS };
-
-struct answer {
-    int n;
-    struct {
-        int32_t id;
-        float logprob;
-    } tokens[ANSWER];
-};
 
 struct setup {
     struct temp_dir dir;
@@ -38,21 +26,6 @@ struct setup_opts {
     bool has_experts, prefix_cache, has_disk;
     int chunk, kv_tokens;
 };
-
-static enum lf_status launch(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch)
-{
-    return lf_model_launch(ctx, kv, batch, NULL);
-}
-
-static enum lf_status sample(void *ctx, const struct lf_batch *batch)
-{
-    return lf_model_sample(ctx, batch, NULL);
-}
-
-static enum lf_status wait_step(void *ctx, struct lf_sampled *out)
-{
-    return lf_model_wait(ctx, out, NULL);
-}
 
 static void write_model(const struct temp_dir *dir, bool has_experts)
 {
@@ -111,12 +84,6 @@ static void start(struct setup *s, const struct setup_opts *o)
     if (model_rig_open(&s->rig, &opts, &err) != LF_OK) fail_msg("%s", err.message);
     assert_int_equal(s->rig.kv.states.n_layers, 4);
     if (o->has_disk) open_disk(s);
-    struct lf_engine_backend backend = {.ctx = s->rig.model,
-                                        .launch = launch,
-                                        .sample = sample,
-                                        .wait = wait_step,
-                                        .n_async_steps = lf_model_n_async_steps(s->rig.model),
-                                        .n_vocab = N_VOCAB};
     struct lf_engine_opts engine = {.ctx = CTX,
                                     .chunk = o->chunk,
                                     .max_seqs = MAX_SEQS,
@@ -125,17 +92,14 @@ static void start(struct setup *s, const struct setup_opts *o)
                                     .step_ms = 50,
                                     .disk = s->disk};
     if (o->has_disk) engine.speed = fast_disk;
-    if (lf_engine_create(&s->engine, &backend, &s->rig.kv, &engine, &err) != LF_OK) fail_msg("%s", err.message);
+    s->engine = engine_over(&s->rig, &engine);
 }
 
 static void stop(struct setup *s)
 {
     lf_engine_destroy(s->engine);
-    const struct lf_kv_cache *kv = &s->rig.kv;
-    lf_block_pool_check(&kv->pool);
-    lf_block_pool_check(&kv->slots);
-    assert_int_equal(kv->pool.n_free + kv->pool.n_cached, kv->pool.n_blocks);
-    assert_int_equal(kv->slots.n_free + kv->slots.n_cached, kv->slots.n_blocks);
+    expect_all_back(&s->rig.kv.pool);
+    expect_all_back(&s->rig.kv.slots);
     lf_disk_table_close(s->disk);
     s->disk = NULL;
     model_rig_close(&s->rig);
@@ -155,68 +119,9 @@ static void setup_close(struct setup *s)
     temp_dir_remove(&s->dir);
 }
 
-/* Prompt i begins as the longest one does, but for its last tokens. */
-static struct lf_request *submit(struct setup *s, int i)
-{
-    int32_t ids[CTX];
-    struct lf_err err = {0};
-    struct lf_request *req = NULL;
-    int retry = 0, n = lengths[i];
-    for (int k = 0; k < n; k++) ids[k] = (int32_t)(lf_random64(k < n - 3 ? 1 : 2 + (uint64_t)i, (uint64_t)k) % N_VOCAB);
-    struct lf_gen_params p = {.prompt = ids,
-                              .n_prompt = n,
-                              .max_tokens = ANSWER,
-                              .ignore_eos = true,
-                              .sampling = {.temperature = 0, .top_p = 1, .repetition_penalty = 1, .n_logprobs = 0},
-                              .n_prompt_logprobs = -1};
-    if (lf_engine_submit(s->engine, &p, &req, &retry, &err) != LF_OK) fail_msg("%s", err.message);
-    return req;
-}
-
-/* Where its prompt's tokens came from is in *st. */
-static void collect(struct lf_request *req, struct answer *out, struct lf_request_state *st)
-{
-    int64_t until = lf_clock_ns() + PATIENCE_S * (int64_t)LF_NS_PER_S;
-    for (lf_request_snapshot(req, st); st->finish == LF_FINISH_NONE; lf_request_snapshot(req, st)) {
-        if (lf_clock_ns() > until) fail_msg("the request did not end");
-        lf_clock_sleep_ms(1);
-    }
-    assert_int_equal(st->n_tokens, ANSWER);
-    memset(out, 0, sizeof(*out));
-    out->n = st->n_tokens;
-    for (int i = 0; i < out->n; i++) {
-        out->tokens[i].id = lf_request_token(req, i)->id;
-        out->tokens[i].logprob = lf_request_token(req, i)->logprob;
-    }
-    lf_request_put(req);
-}
-
 static struct lf_request_state ask(struct setup *s, int i, struct answer *out)
 {
-    struct lf_request_state st;
-    collect(submit(s, i), out, &st);
-    return st;
-}
-
-static void expect_same(const struct answer *a, const struct answer *b)
-{
-    for (int i = 0; i < PROMPTS; i++)
-        if (memcmp(&a[i], &b[i], sizeof(a[i])) != 0)
-            fail_msg("prompt %d of %d tokens has another answer", i, lengths[i]);
-}
-
-/* All prompts twice, at once: as many as a step has sequences. */
-static void ask_together(struct setup *s, struct answer *got)
-{
-    struct lf_request *reqs[2 * PROMPTS];
-    struct lf_request_state st;
-    struct answer again;
-    for (int i = 0; i < 2 * PROMPTS; i++) reqs[i] = submit(s, i % PROMPTS);
-    for (int i = 0; i < PROMPTS; i++) collect(reqs[i], &got[i], &st);
-    for (int i = 0; i < PROMPTS; i++) {
-        collect(reqs[PROMPTS + i], &again, &st);
-        assert_memory_equal(&again, &got[i], sizeof(again));
-    }
+    return collect(submit(s->engine, lengths[i]), out);
 }
 
 /* What the model says when nothing is kept of anything. */
@@ -235,14 +140,14 @@ static void compare(const struct answer *expected, struct setup_opts o, bool is_
     struct answer got[PROMPTS];
     o.prefix_cache = true;
     setup_open(&s, &o);
-    for (int i = 0; i < PROMPTS; i++) (void)ask(&s, i, &got[i]);
-    expect_same(expected, got);
+    ask_alone(s.engine, lengths, PROMPTS, got);
+    expect_same(expected, got, lengths, PROMPTS);
     int n_cached = ask(&s, LONGEST, &got[LONGEST]).n_cached;
     if (is_cached) assert_int_equal(n_cached, N_CACHED);
-    expect_same(expected, got);
+    expect_same(expected, got, lengths, PROMPTS);
     for (int round = 0; round < 2; round++) {
-        ask_together(&s, got);
-        expect_same(expected, got);
+        ask_together(s.engine, lengths, PROMPTS, 2, got); /* as many as a step has sequences */
+        expect_same(expected, got, lengths, PROMPTS);
     }
     setup_close(&s);
 }
@@ -300,9 +205,9 @@ static void answers_are_the_same_from_a_disk_that_outlived_the_engine(void **sta
     assert_int_equal(st.n_restored, N_CACHED);
     assert_int_equal(st.n_cached, N_CACHED);
     for (int i = 0; i < LONGEST; i++) (void)ask(&s, i, &got[i]);
-    expect_same(expected, got);
-    ask_together(&s, got);
-    expect_same(expected, got);
+    expect_same(expected, got, lengths, PROMPTS);
+    ask_together(s.engine, lengths, PROMPTS, 2, got); /* as many as a step has sequences */
+    expect_same(expected, got, lengths, PROMPTS);
     setup_close(&s);
 }
 

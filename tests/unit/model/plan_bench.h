@@ -62,4 +62,20 @@ static inline struct lf_plan plan(const struct bench *b)
     return p;
 }
 
+/* The longest context that a plan names fits, and a block more does not. */
+static inline void expect_longest_ctx(struct bench *b)
+{
+    for (uint64_t mib = 20; mib <= 60; mib += 3) {
+        b->opts.memory_bytes = mib * MIB;
+        b->opts.ctx = LF_CTX_AUTO;
+        struct lf_plan p = plan(b);
+        assert_true(p.fits && p.is_auto_ctx && p.ctx > 0);
+        if (p.ctx == b->hp.max_positions) continue;
+        b->opts.ctx = p.ctx;
+        assert_true(plan(b).fits);
+        b->opts.ctx = p.ctx + LF_KV_BLOCK_TOKENS;
+        assert_false(plan(b).fits);
+    }
+}
+
 #endif

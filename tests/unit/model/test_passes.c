@@ -7,6 +7,7 @@
 #include "model/programs.h"
 #include "model/recorder.h"
 #include "tests/support/test.h"
+#include "tests/unit/model/programs_rig.h"
 
 enum { LAYERS = 3, HIDDEN = 64, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 32, INTERMEDIATE = 96, VOCAB = 50 };
 
@@ -58,29 +59,16 @@ static int some_tokens(const struct lf_device *dev, const struct lf_gemm_params 
 
 static struct lf_programs make(bool fused_norms, bool no_fusion)
 {
-    struct lf_programs p;
-    struct lf_err err;
     struct lf_hparams hp = hparams();
     const struct lf_ops ops = {.fused_norm_tokens = fused_norms ? some_tokens : NULL};
-    if (lf_programs_make(&p, &hp, &ops, no_fusion, &err) != LF_OK) fail_msg("%s", err.message);
-    return p;
+    return programs_of(&hp, &ops, no_fusion);
 }
 
 static struct lf_programs make_with_experts(bool fused_norms, bool no_fusion)
 {
-    struct lf_programs p;
-    struct lf_err err;
     struct lf_hparams hp = hparams_with_experts();
     const struct lf_ops ops = {.fused_norm_tokens = fused_norms ? some_tokens : NULL, .route = no_route};
-    if (lf_programs_make(&p, &hp, &ops, no_fusion, &err) != LF_OK) fail_msg("%s", err.message);
-    return p;
-}
-
-static int count(const struct lf_program *p, enum lf_op_kind kind)
-{
-    int n = 0;
-    for (int i = 0; i < p->n_ops; i++) n += p->ops[i].kind == kind;
-    return n;
+    return programs_of(&hp, &ops, no_fusion);
 }
 
 static void recording_is_deterministic_and_knows_every_tensor(void **state)

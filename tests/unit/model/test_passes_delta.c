@@ -8,6 +8,7 @@
 #include "model/programs.h"
 #include "model/recorder.h"
 #include "tests/support/test.h"
+#include "tests/unit/model/programs_rig.h"
 
 enum { LAYERS = 3, HIDDEN = 64, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 16, VOCAB = 50 };
 enum { K_HEADS = 2, V_HEADS = 4, K_DIM = 16, V_DIM = 8, TAPS = 3 };
@@ -84,19 +85,9 @@ static struct lf_hparams hparams(const char *deltas)
 
 static struct lf_programs make(const char *deltas, bool no_fusion)
 {
-    struct lf_programs p;
-    struct lf_err err;
     struct lf_hparams hp = hparams(deltas);
     const struct lf_ops ops = {.delta = no_delta};
-    if (lf_programs_make(&p, &hp, &ops, no_fusion, &err) != LF_OK) fail_msg("%s", err.message);
-    return p;
-}
-
-static int count(const struct lf_program *p, enum lf_op_kind kind)
-{
-    int n = 0;
-    for (int i = 0; i < p->n_ops; i++) n += p->ops[i].kind == kind;
-    return n;
+    return programs_of(&hp, &ops, no_fusion);
 }
 
 static int first_of(const struct lf_program *p, enum lf_op_kind kind)

@@ -214,7 +214,6 @@ static void windows_take_the_blocks_of_their_tokens_alone(void **state)
     bench_close(&b);
 }
 
-/* The longest context that a plan names fits, and a block more does not. */
 static void the_longest_context_with_windows_fits_and_no_more(void **state)
 {
     (void)state;
@@ -222,17 +221,7 @@ static void the_longest_context_with_windows_fits_and_no_more(void **state)
     bench_open_with_windows(&b);
     b.opts.chunk = 100;
     b.opts.max_seqs = 5;
-    for (uint64_t mib = 20; mib <= 60; mib += 3) {
-        b.opts.memory_bytes = mib * MIB;
-        b.opts.ctx = LF_CTX_AUTO;
-        struct lf_plan p = plan(&b);
-        assert_true(p.fits && p.ctx > 0);
-        if (p.ctx == b.hp.max_positions) continue;
-        b.opts.ctx = p.ctx;
-        assert_true(plan(&b).fits);
-        b.opts.ctx = p.ctx + LF_KV_BLOCK_TOKENS;
-        assert_false(plan(&b).fits);
-    }
+    expect_longest_ctx(&b);
     bench_close(&b);
 }
 

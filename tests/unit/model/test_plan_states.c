@@ -73,17 +73,7 @@ static void the_largest_context_leaves_room_for_slots(void **state)
     (void)state;
     struct bench b;
     bench_open_with_states(&b);
-    for (uint64_t mib = 20; mib <= 60; mib += 5) {
-        b.opts.memory_bytes = mib * MIB;
-        b.opts.ctx = LF_CTX_AUTO;
-        struct lf_plan p = plan(&b);
-        assert_true(p.fits && p.is_auto_ctx && p.n_slots > 0);
-        if (p.ctx == b.hp.max_positions) continue;
-        b.opts.ctx = p.ctx;
-        assert_true(plan(&b).fits);
-        b.opts.ctx = p.ctx + LF_KV_BLOCK_TOKENS;
-        assert_false(plan(&b).fits);
-    }
+    expect_longest_ctx(&b);
     bench_close(&b);
 }
 

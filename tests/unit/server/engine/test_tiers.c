@@ -62,14 +62,6 @@ static void what_leaves_the_cache_is_found_below(void **state)
     assert_int_equal(n_restored, lf_counter_get(&lf_engine_metrics(f.rig.engine)->prompt_tokens_restored));
 }
 
-static int n_kept(int n_prompt)
-{
-    static int32_t ids[4096];
-    rig_prompt(ids, n_prompt, 1);
-    struct lf_gen_params p = rig_params(ids, n_prompt, 0);
-    return lf_engine_n_kept(f.rig.engine, &p);
-}
-
 /* Of windows what is seen from the end of a beginning is enough for it, and must be there: whether they are all groups
  * or some. */
 static void what_is_kept_of_a_prompt_is_what_can_be_found(void **state)

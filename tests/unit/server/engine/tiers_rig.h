@@ -121,6 +121,15 @@ static inline void reopen_with_memory(uint64_t n_slots, bool no_disk)
     open_engine();
 }
 
+/* Tokens of a prompt (seed 1) that the engine would find, wherever they are. */
+static inline int n_kept(int n_prompt)
+{
+    static int32_t ids[4096];
+    rig_prompt(ids, n_prompt, 1);
+    struct lf_gen_params p = rig_params(ids, n_prompt, 0);
+    return lf_engine_n_kept(f.rig.engine, &p);
+}
+
 /* Pins a prompt, and waits until it is where it is to stay. */
 static inline struct lf_request *pin(int n_prompt, uint64_t seed, enum lf_pin tier)
 {
