@@ -55,6 +55,10 @@ static inline int lf_batch_n_slots(int max_seqs)
     return max_seqs + (max_seqs + 6) / 8;
 }
 
+/* The least tokens of a step on a GPU where layers have states: chunks of prompts are whole blocks there
+ * (server/engine/scheduler.h), and one is to have room beside a step's decodes. */
+enum { LF_BATCH_STATE_TOKENS = 2 * LF_KV_BLOCK_TOKENS };
+
 /* Marks of a step: some for every sequence of it, and those of a few long ones. */
 static inline int lf_batch_n_marks(int max_seqs)
 {

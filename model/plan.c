@@ -467,10 +467,9 @@ static enum lf_status check_snapshots(const struct frame *f, struct lf_err *err)
     return LF_OK;
 }
 
-/* A GPU computes chunks of whole blocks, one beside a step's decodes (server/engine/scheduler.h). */
 static enum lf_status check_whole_chunks(const struct frame *f, struct lf_err *err)
 {
-    int least = 2 * LF_KV_BLOCK_TOKENS;
+    int least = LF_BATCH_STATE_TOKENS;
     if (f->info->is_host || f->kinds->layout.states.n_layers == 0 || f->opts.chunk >= least) return LF_OK;
     return lf_fail(err, LF_INVALID, "--chunk is %d, but on a GPU %s, whose layers have states, needs %d at least",
                    f->opts.chunk, f->hp->architecture, least);

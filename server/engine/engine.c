@@ -298,7 +298,7 @@ static enum lf_status check_opts(const struct lf_engine_backend *b, const struct
 /* States need slots for all that run and one more, and where chunks are whole blocks room for one beside decodes. */
 static enum lf_status check_states(const struct lf_kv_cache *kv, const struct lf_engine_opts *o, struct lf_err *err)
 {
-    int n_running = lf_batch_n_slots(o->max_seqs), least = 2 * LF_KV_BLOCK_TOKENS;
+    int n_running = lf_batch_n_slots(o->max_seqs), least = LF_BATCH_STATE_TOKENS;
     if (kv->states.n_layers == 0) return LF_OK;
     if (kv->slots.n_blocks <= n_running)
         return lf_fail(err, LF_INVALID, "engine: %d slots for states, %d sequences may run: at least one more",
@@ -493,7 +493,7 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                              .windows = sched.windows,
                                              .has_states = has_states,
                                              .slot_blocks = sched.slot_blocks,
-                                             .n_pin_slots = has_states ? (kv->slots.n_blocks - n_running + 1) / 2 : 0};
+                                             .n_pin_slots = has_states ? (kv->slots.n_blocks - n_running) / 2 : 0};
     if (is_known(&opts->speed)) lf_cost_start(&e->sched.cost, opts->speed.ns);
     LF_TRY_GOTO(lf_mailbox_init(&e->mailbox, &limits, &e->metrics, err), fail);
     LF_TRY_GOTO(lf_mailbox_start(&e->mailbox, err), fail_mailbox);

@@ -48,8 +48,7 @@ static bool parse_args(struct args *a, int argc, char **argv)
             return false;
         }
     }
-    /* A GPU is to have room for two blocks in a step, where a model has states (model/plan.c). */
-    a->rig.chunk = LF_MAX(a->chunk, 2 * LF_KV_BLOCK_TOKENS);
+    a->rig.chunk = LF_MAX(a->chunk, (int)LF_BATCH_STATE_TOKENS);
     return a->n_tokens > 0 && a->chunk > 0;
 }
 

@@ -107,14 +107,6 @@ static void what_leaves_the_cache_is_found_in_memory(void **state)
     assert_true(n_restored >= 2 * 1856);
 }
 
-static int n_kept(int n_prompt)
-{
-    static int32_t ids[4096];
-    rig_prompt(ids, n_prompt, 1);
-    struct lf_gen_params p = rig_params(ids, n_prompt, 0);
-    return lf_engine_n_kept(f.rig.engine, &p);
-}
-
 static void what_is_kept_of_a_prompt_is_what_can_be_found(void **state)
 {
     (void)state;
@@ -195,6 +187,20 @@ static void slots_that_are_pinned_are_bounded(void **state)
     wait_until_pinned(0, 0);
 }
 
+/* Or no mark would be made any more, and nothing be brought back. */
+static void the_last_slot_to_spare_is_not_pinned(void **state)
+{
+    (void)state;
+    static int32_t ids[512];
+    int retry;
+    rig_prompt(ids, 100, 20);
+    struct lf_gen_params p = rig_params(ids, 100, 0);
+    p.pin = LF_PIN_DEVICE;
+    assert_int_equal(rig_try(&f.rig, &p, &retry), LF_LIMIT);
+    (void)rig_generate(&f.rig, 1000, 1, 1);
+    assert_int_equal(rig_generate(&f.rig, 1000, 1, 1).n_cached, 960);
+}
+
 static void what_is_pinned_to_disk_is_held_until_its_snapshots_are_there(void **state)
 {
     (void)state;
@@ -248,6 +254,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_has_lost_its_snapshot_is_not_there_whole, setup_states, teardown_states),
         cmocka_unit_test_setup_teardown(what_is_pinned_to_disk_is_there_whole, setup_states, teardown_states),
         cmocka_unit_test_setup_teardown(slots_that_are_pinned_are_bounded, setup_states, teardown_states),
+        cmocka_unit_test_setup_teardown(the_last_slot_to_spare_is_not_pinned, setup_scarce, teardown_states),
         cmocka_unit_test_setup_teardown(what_is_pinned_to_disk_is_held_until_its_snapshots_are_there, setup_states,
                                         teardown_states),
         cmocka_unit_test_setup_teardown(saves_hold_no_slot_that_is_needed, setup_scarce, teardown_states),
