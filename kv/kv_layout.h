@@ -56,6 +56,10 @@ struct lf_kv_states {
     int slot_blocks;      /* 0 where there are no states */
 };
 
+/* Tokens from one place in a sequence to the next behind which another may go on, whatever it holds
+ * (server/engine/marks.h): there is a snapshot of states for so many. */
+enum { LF_KV_MARK_TOKENS = 8192 };
+
 /* Where a layer's keys and values lie: layers of a group are numbered from 0. An alias has the place of its source. A
  * layer with a state has group -1, and the number of its state. */
 struct lf_kv_place {

@@ -39,7 +39,7 @@
 #include "model/workspace.h"
 
 enum { DEFAULT_CHUNK = 512, DEFAULT_CHUNK_GPU = 8192, DEFAULT_REQUESTS = 2, SMALL_CHUNK = 128 };
-enum { SNAPSHOT_TOKENS = 8192 /* as server/engine/marks.h */, WORKING_SHARE = 4 };
+enum { WORKING_SHARE = 4 };
 
 /* What a plan is made from, with defaults filled in. */
 struct frame {
@@ -212,7 +212,7 @@ static int snapshots_for(const struct lf_plan *p, const struct lf_plan_opts *o, 
     if (p->states.n_layers == 0) return 0;
     if (o->no_prefix_cache) return 1;
     if (o->n_snapshots > 0) return o->n_snapshots;
-    uint64_t n = (tokens_in(p, n_blocks) + SNAPSHOT_TOKENS - 1) / SNAPSHOT_TOKENS;
+    uint64_t n = (tokens_in(p, n_blocks) + LF_KV_MARK_TOKENS - 1) / LF_KV_MARK_TOKENS;
     return (int)LF_MIN(n + (uint64_t)lf_batch_n_slots(p->max_seqs), (uint64_t)LF_SNAPSHOTS_N);
 }
 

@@ -146,11 +146,12 @@ static uint32_t disk_n_slots(const struct lf_runtime *rt)
     return rt->config->cache_dir ? lf_disk_store_n_slots(disk_bytes(rt->config), &kind, 1, 0) : 0;
 }
 
-/* Tokens that so many blocks below the cache hold: of long documents, of whose states a snapshot is kept every so often
- * (server/engine/marks.h). */
+/* Tokens that so many blocks below the cache hold: of long documents, of whose states a snapshot is kept every so
+ * often.
+ */
 static uint64_t tokens_below(const struct lf_runtime *rt, uint64_t n_blocks)
 {
-    enum { EVERY_BLOCKS = 8192 / LF_KV_BLOCK_TOKENS };
+    enum { EVERY_BLOCKS = LF_KV_MARK_TOKENS / LF_KV_BLOCK_TOKENS };
     return n_blocks * EVERY_BLOCKS / (uint64_t)(EVERY_BLOCKS + rt->slot_blocks) * LF_KV_BLOCK_TOKENS;
 }
 

@@ -13,9 +13,11 @@
 
 #include <stdbool.h>
 
+#include "kv/kv_layout.h"
+
 struct lf_sched_seq;
 
-enum { LF_MARK_TAIL = 1024, LF_MARK_EVERY = 8192 };
+enum { LF_MARK_TAIL = 1024, LF_MARK_EVERY = LF_KV_MARK_TOKENS };
 
 /* Whether a group with this window keeps block i of the sequence. */
 bool lf_marks_keep(const struct lf_sched_seq *seq, int window, int i);

@@ -260,9 +260,10 @@ static bool waits_for_blocks(struct lf_sched *s, struct lf_sched_seq *seq)
 static bool computed_by_another(const struct lf_sched *s, const struct lf_sched_step *step,
                                 const struct lf_sched_seq *seq)
 {
-    for (int i = 0; i < step->n_items && !lf_states_on(s); i++)
+    if (lf_states_on(s)) return waits_for_mark(s, seq);
+    for (int i = 0; i < step->n_items; i++)
         if (needs_what_computes(seq, step->items[i].seq)) return true;
-    return waits_for_mark(s, seq);
+    return false;
 }
 
 /* What a tenant is charged for a ns of its prefill. */

@@ -66,42 +66,43 @@ int lf_states_n_pinned(int n_prompt)
     return (first > 0) + (second > first);
 }
 
-static bool is_mark_of_prompt(const struct lf_sched_seq *seq, int n)
+/* The k-th of its prompt's marks, in blocks, of n_marks_of_prompt, in no order; some may be 0 or the same. */
+static int mark_of_prompt(const struct lf_sched_seq *seq, int k)
 {
-    if (n == (seq->n_prompt - 1) / BLOCK || (seq->pin != LF_PIN_NONE && n == seq->n_prompt / BLOCK)) return true;
-    for (int k = 0; k < seq->n_marks; k++)
-        if (n == seq->marks[k] / BLOCK) return true;
-    return false;
+    if (k < seq->n_marks) return seq->marks[k] / BLOCK;
+    return k == seq->n_marks ? (seq->n_prompt - 1) / BLOCK : seq->n_prompt / BLOCK;
 }
 
-static void take_less(int *next, int mark, int n, int most)
+static int n_marks_of_prompt(const struct lf_sched_seq *seq)
 {
-    if (mark > n && mark <= most && (*next == 0 || mark < *next)) *next = mark;
+    return seq->n_marks + 1 + (seq->pin != LF_PIN_NONE);
+}
+
+static bool is_mark_of_prompt(const struct lf_sched_seq *seq, int n)
+{
+    for (int k = 0; k < n_marks_of_prompt(seq); k++)
+        if (n == mark_of_prompt(seq, k)) return true;
+    return false;
 }
 
 int lf_states_next_mark(const struct lf_sched_seq *seq, int n, int most)
 {
-    int next = 0;
-    take_less(&next, (n / EVERY + 1) * EVERY, n, most);
-    take_less(&next, (seq->n_prompt - 1) / BLOCK, n, most);
-    if (seq->pin != LF_PIN_NONE) take_less(&next, seq->n_prompt / BLOCK, n, most);
-    for (int k = 0; k < seq->n_marks; k++) take_less(&next, seq->marks[k] / BLOCK, n, most);
-    return next;
-}
-
-static void take_more(int *last, int mark, int n, int most)
-{
-    if (mark > n && mark <= most && mark > *last) *last = mark;
+    int next = (n / EVERY + 1) * EVERY;
+    for (int k = 0; k < n_marks_of_prompt(seq); k++) {
+        int mark = mark_of_prompt(seq, k);
+        if (mark > n && mark < next) next = mark;
+    }
+    return next <= most ? next : 0;
 }
 
 int lf_states_last_mark(const struct lf_sched_seq *seq, int n, int most)
 {
-    int last = 0;
-    take_more(&last, most / EVERY * EVERY, n, most);
-    take_more(&last, (seq->n_prompt - 1) / BLOCK, n, most);
-    if (seq->pin != LF_PIN_NONE) take_more(&last, seq->n_prompt / BLOCK, n, most);
-    for (int k = 0; k < seq->n_marks; k++) take_more(&last, seq->marks[k] / BLOCK, n, most);
-    return last;
+    int last = most / EVERY * EVERY;
+    for (int k = 0; k < n_marks_of_prompt(seq); k++) {
+        int mark = mark_of_prompt(seq, k);
+        if (mark <= most && mark > last) last = mark;
+    }
+    return last > n ? last : 0;
 }
 
 /* ---- pins ---- */
