@@ -2,15 +2,15 @@
 """A long document that comes back from the host's memory to a GPU's, beside reading it again, and what others wait for
 meanwhile.
 
-    below.py BINARY MODEL_DIR [--tokens 128K] [--rounds 3] [--spare-tokens 4K] [--cache-memory 40G] [--out FILE.csv]
-             [-- SERVE_OPTION…]
+    below.py BINARY MODEL_DIR [--tokens 128K] [--rounds 3] [--spare-tokens 4K] [--cache-memory 40G]
+             [--long-out 2000] [--out FILE.csv] [-- SERVE_OPTION…]
 
 The cache holds one such document and --spare-tokens, --cache-memory two. They are asked for in turns, so each takes the
 other's place and comes back from memory: its first token as the client sees it (a request of so many ids is 700 KB of
 JSON), from admission to first token (restore_s), how many of its tokens were not computed, and how many of those came
 from memory, by the server's count. Then the same while short
-requests are asked one after the other beside long answers: the first token of the ones, and the time between tokens of
-the others, from the restore's beginning to its end; and for some seconds without a restore. How fast this machine copies
+requests are asked one after the other beside long answers (of --long-out tokens): the first token of the ones, and the
+time between tokens of the others, from the restore's beginning to its end; and for some seconds without a restore. How fast this machine copies
 says bench_memory_tier (tests/bench/kv). Standard library only, beside measure.py.
 """
 import argparse
@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from measure import TimedServer, ids, percentile  # noqa: E402
 
 SOURCE = 'source="external_kv_transfer"'
-SHORT_TOKENS, SHORT_OUT, LONG_OUT, ALONE_S = 64, 16, 2000, 3
+SHORT_TOKENS, SHORT_OUT, ALONE_S = 64, 16, 3
 
 
 def count(text):
@@ -54,8 +54,8 @@ def wait_until_kept(server, n, what):
 class Others:
     """What short requests and one long answer see of a server, from start to stop."""
 
-    def __init__(self, server):
-        self.server, self.waits, self.over = server, [], False
+    def __init__(self, server, long_out):
+        self.server, self.long_out, self.waits, self.over = server, long_out, [], False
         self.long_times = []
         self.threads = [threading.Thread(target=self.short), threading.Thread(target=self.long)]
         for t in self.threads:
@@ -70,7 +70,7 @@ class Others:
 
     def long(self):
         while not self.over:
-            r = self.server.generate(ids(SHORT_TOKENS, 999), LONG_OUT)
+            r = self.server.generate(ids(SHORT_TOKENS, 999), self.long_out)
             self.long_times.append(r["times"])
 
     def end(self, first, last):
@@ -89,9 +89,9 @@ def spread(name, values):
             f"{name}_p99_ms": round(percentile(values, 99), 2), f"{name}_max_ms": round(max(values), 2)}
 
 
-def measure_others(server, restore):
+def measure_others(server, long_out, restore):
     """With a restore in the middle, or for a while without one."""
-    others = Others(server)
+    others = Others(server, long_out)
     time.sleep(0.5)
     began = time.monotonic()
     result = restore() if restore else time.sleep(ALONE_S)
@@ -107,6 +107,7 @@ def main():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--spare-tokens", default="4K")
     p.add_argument("--cache-memory", default="40G")
+    p.add_argument("--long-out", type=int, default=2000)
     p.add_argument("--out")
     own = sys.argv[1:sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
     args = p.parse_args(own)
@@ -128,11 +129,11 @@ def main():
         for r in range(args.rounds):
             restores = [ask(server, d) for d in (first, second)]
             rows += [{"what": "alone", **took} for took in restores]
-        _, waits, gaps = measure_others(server, None)
+        _, waits, gaps = measure_others(server, args.long_out, None)
         rows.append({"what": "others alone", **spread("others_first", waits), **spread("others_gap", gaps)})
         all_waits, all_gaps = [], []
         for r in range(args.rounds):
-            took, waits, gaps = measure_others(server, lambda: ask(server, (first, second)[r % 2]))
+            took, waits, gaps = measure_others(server, args.long_out, lambda: ask(server, (first, second)[r % 2]))
             all_waits += waits
             all_gaps += gaps
             rows.append({"what": "with others", **took, **spread("others_first", waits), **spread("others_gap", gaps)})
