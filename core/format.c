@@ -2,6 +2,14 @@
 
 #include <stdio.h>
 
+double lf_format_elem_bytes(const struct lf_format *f, int n_in)
+{
+    if (lf_format_is_plain(f)) return (double)lf_dtype_bytes(f->dtype);
+    bool is_byte = f->code == LF_CODE_E4M3 || f->code == LF_CODE_I8;
+    double of_group = (f->code == LF_CODE_E2M1 ? 1.0 : 2.0) / f->group_rows + (f->zeros ? 0.5 : 0);
+    return (is_byte ? 1.0 : 0.5) + of_group * lf_format_n_groups(f, n_in) / n_in;
+}
+
 const char *lf_code_name(enum lf_code code)
 {
     static const char *const names[] = {[LF_CODE_NONE] = "plain",

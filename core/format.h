@@ -46,7 +46,8 @@ struct lf_quant_rows {
 
 static inline struct lf_format lf_format_plain(enum lf_dtype dtype)
 {
-    return (struct lf_format){.dtype = dtype};
+    struct lf_format f = {dtype, LF_CODE_NONE, 0, 0, false};
+    return f;
 }
 static inline bool lf_format_is_plain(const struct lf_format *f)
 {
@@ -68,6 +69,10 @@ static inline int lf_format_n_groups(const struct lf_format *f, int n_in)
     int group = lf_format_group(f, n_in);
     return (n_in + group - 1) / group;
 }
+
+/* Bytes of an element of a matrix with n_in columns, its share of scales (2 bytes, of E2M1 1) and zero points (a half)
+ * included: the least that it takes anywhere. */
+double lf_format_elem_bytes(const struct lf_format *f, int n_in);
 
 const char *lf_code_name(enum lf_code code); /* "plain", "fp8", "int8", "int4", "fp4" */
 /* For people, into name: "bf16", "int8", "int4 in groups of 128 with zero points", "fp8 in blocks of 128x128". */

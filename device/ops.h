@@ -21,19 +21,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/dtype.h"
+#include "core/format.h"
 #include "device/delta.h"
 #include "device/device.h"
 #include "device/experts.h"
 #include "device/gate.h"
 #include "device/sample.h"
 
-/* A weight matrix [n_out, n_in] in the order the device's GEMM reads it. Made by weight_init, filled row by row from
- * a file by weight_pack, then read-only. The bytes live in a buffer the model owns. */
+/* A weight matrix [n_out, n_in] in the order the device's GEMM reads it. Filled row by row from a file by weight_pack,
+ * then read-only. The bytes live in a buffer the model owns. */
 struct lf_weight {
-    void *data;          /* device address, 64-byte aligned, weight_bytes() long */
-    enum lf_dtype dtype; /* as in the file. A CPU converts nothing; on a GPU the packed elements have the act_dtype: f32
-                            is rounded to it, and f16 and bf16 are converted where it is the other one */
+    void *data;              /* device address, 64-byte aligned, weight_bytes() long */
+    struct lf_format format; /* of the rows that weight_pack takes. Of plain ones a CPU converts nothing; on a GPU the
+                                packed elements have the act_dtype: f32 is rounded to it, and f16 and bf16 are converted
+                                where it is the other one */
     int n_out;
     int n_in;
     int n_experts; /* 0: one matrix. Else so many of them, each a multiple of LF_EXPERT_ALIGN_BYTES behind the one
@@ -116,10 +117,16 @@ struct lf_gather_params { /* out[i, :] = x[rows[i], :] */
 struct lf_ops {
     const char *name; /* of the ISA or device, for logs */
 
+    /* Whether gemm, and expert_gemm where n_experts > 0, have kernels for matrices of this format and shape. All of
+     * them have those of plain formats. No other op takes coded matrices, and only what is supported may be asked of
+     * those below. */
+    bool (*supports_format)(const struct lf_device *dev, const struct lf_format *format, int n_out, int n_in,
+                            int n_experts);
     /* Bytes of a packed [n_out, n_in] matrix: a closed formula, the same that the memory plan adds up. */
-    uint64_t (*weight_bytes)(enum lf_dtype dtype, int n_out, int n_in);
-    /* Packs rows [row_first, row_first + n_rows) of w from src, row-major [n_rows, n_in] in w->dtype, at any
-     * alignment. Rows may come in any order; those never packed read as zero if the buffer was zero. */
+    uint64_t (*weight_bytes)(const struct lf_format *format, int n_out, int n_in);
+    /* Packs rows [row_first, row_first + n_rows) of w from src. Of a plain format src is elements, row-major [n_rows,
+     * n_in], at any alignment; of a coded one a const struct lf_quant_rows of these rows. Rows may come in any order;
+     * those of a plain format that are never packed read as zero if the buffer was zero. */
     void (*weight_pack)(struct lf_device *dev, const struct lf_weight *w, int row_first, int n_rows, const void *src);
     /* Row row of w widened to float: the inverse of weight_pack, for tests. out [n_in], host. */
     void (*weight_row)(struct lf_device *dev, const struct lf_weight *w, int row, float *out);
@@ -167,7 +174,7 @@ struct lf_ops {
 /* Bytes from one expert's matrix to the next one's. */
 static inline uint64_t lf_weight_expert_bytes(const struct lf_ops *ops, const struct lf_weight *w)
 {
-    uint64_t n = ops->weight_bytes(w->dtype, w->n_out, w->n_in);
+    uint64_t n = ops->weight_bytes(&w->format, w->n_out, w->n_in);
     return (n + LF_EXPERT_ALIGN_BYTES - 1) / LF_EXPERT_ALIGN_BYTES * LF_EXPERT_ALIGN_BYTES;
 }
 

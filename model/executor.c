@@ -216,7 +216,7 @@ enum lf_status lf_executor_profile(struct lf_executor *x, const struct lf_kv_cac
 /* What decides how a GEMM is computed, but for its tokens. */
 static bool same_gemm(const struct lf_gemm_params *a, const struct lf_gemm_params *b)
 {
-    return a->w->n_out == b->w->n_out && a->w->n_in == b->w->n_in && a->w->dtype == b->w->dtype &&
+    return a->w->n_out == b->w->n_out && a->w->n_in == b->w->n_in && lf_format_equal(&a->w->format, &b->w->format) &&
            a->y_float == b->y_float && !a->bias == !b->bias && !a->residual == !b->residual;
 }
 

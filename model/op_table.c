@@ -11,7 +11,7 @@ static uint64_t slot_bytes(const struct lf_op_table_opts *o, int slot_idx)
     const struct lf_slot *slot = &o->slots[slot_idx];
     const struct lf_weight *w = &o->weights[slot_idx];
     if (slot->tied_to != LF_NONE && o->tied) return 0;
-    return lf_slot_bytes(slot, w->dtype, o->ops);
+    return lf_slot_bytes(slot, &w->format, o->ops);
 }
 
 /* Whether an op before ops[op_idx] has the slot, too. */

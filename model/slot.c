@@ -32,10 +32,10 @@ int lf_slot_part_stored(const struct lf_slot_part *part)
     return part->order == LF_ROWS_BY_SECTION ? part->n_stored : part->n_rows;
 }
 
-uint64_t lf_slot_bytes(const struct lf_slot *slot, enum lf_dtype dtype, const struct lf_ops *ops)
+uint64_t lf_slot_bytes(const struct lf_slot *slot, const struct lf_format *format, const struct lf_ops *ops)
 {
     uint64_t n_each = (uint64_t)LF_MAX(slot->n_experts, 1);
-    struct lf_weight w = {.dtype = dtype, .n_out = slot->n_out, .n_in = slot->n_in};
+    struct lf_weight w = {.format = *format, .n_out = slot->n_out, .n_in = slot->n_in};
     uint64_t n =
         slot->is_vector ? n_each * (uint64_t)slot->n_out * sizeof(float) : n_each * lf_weight_expert_bytes(ops, &w);
     return (n + LF_SLOT_ALIGN_BYTES - 1) / LF_SLOT_ALIGN_BYTES * LF_SLOT_ALIGN_BYTES;

@@ -66,7 +66,7 @@ struct lf_slot {
 int lf_row_order_source(const struct lf_slot_part *part, int row);
 /* Rows (elements) of the part's tensor, or of one expert's share of it. */
 int lf_slot_part_stored(const struct lf_slot_part *part);
-/* What a slot's weights take, each slot's beginning aligned, of matrices of this element type. */
-uint64_t lf_slot_bytes(const struct lf_slot *slot, enum lf_dtype dtype, const struct lf_ops *ops);
+/* What a slot's weights take, each slot's beginning aligned, of matrices of this format. */
+uint64_t lf_slot_bytes(const struct lf_slot *slot, const struct lf_format *format, const struct lf_ops *ops);
 
 #endif

@@ -32,7 +32,7 @@ enum { NAME_BYTES = LF_PART_NAME_BYTES, MAX_UNUSED_LINES = 8 };
 
 /* Where a slot lies. */
 struct target {
-    enum lf_dtype dtype;
+    struct lf_format format;
     uint64_t offset;
 };
 
@@ -239,13 +239,16 @@ static enum lf_status add_part(struct lf_weight_layout *l, const struct lf_hpara
                           .dtype = hp->dtype};
     name_part(p, slot);
     if (l->set) LF_TRY(bind_tensor(l, p, err));
-    enum lf_dtype dtype = slot->is_vector ? LF_F32 : p->dtype;
+    struct lf_format format = lf_format_plain(slot->is_vector ? LF_F32 : p->dtype);
     struct target *target = &l->targets[slot_idx];
-    if ((part_idx > 0 || expert > 0) && target->dtype != dtype) {
-        return lf_fail(err, LF_UNSUPPORTED, "tensor %s is of type %s, those it is stacked with are %s", p->name,
-                       lf_dtype_name(dtype), lf_dtype_name(target->dtype));
+    if ((part_idx > 0 || expert > 0) && !lf_format_equal(&target->format, &format)) {
+        char name[LF_FORMAT_NAME_BYTES], others[LF_FORMAT_NAME_BYTES];
+        lf_format_name(name, &format);
+        lf_format_name(others, &target->format);
+        return lf_fail(err, LF_UNSUPPORTED, "tensor %s is of type %s, those it is stacked with are %s", p->name, name,
+                       others);
     }
-    target->dtype = dtype;
+    target->format = format;
     l->file_bytes += lf_part_file_bytes(p, p->n_rows);
     l->n_parts++;
     return LF_OK;
@@ -271,7 +274,7 @@ static enum lf_status lay_out(struct lf_weight_layout *l, const struct lf_ops *o
         struct target *t = &l->targets[i];
         if (is_shared(l, slot)) continue;
         t->offset = at;
-        if (__builtin_add_overflow(at, lf_slot_bytes(slot, t->dtype, ops), &at)) {
+        if (__builtin_add_overflow(at, lf_slot_bytes(slot, &t->format, ops), &at)) {
             return lf_fail(err, LF_LIMIT, "the size of the weights overflows");
         }
     }
@@ -426,7 +429,7 @@ bool lf_weight_layout_tied(const struct lf_weight_layout *layout)
 void lf_weight_layout_describe(const struct lf_weight_layout *l, struct lf_weight *out)
 {
     for (int i = 0; i < l->program->n_slots; i++)
-        out[i] = (struct lf_weight){.dtype = l->targets[i].dtype,
+        out[i] = (struct lf_weight){.format = l->targets[i].format,
                                     .n_out = l->program->slots[i].n_out,
                                     .n_in = l->program->slots[i].n_in,
                                     .n_experts = l->program->slots[i].n_experts};

@@ -144,14 +144,14 @@ void lf_cpu_expert_gemm(struct lf_device *dev, const struct lf_expert_gemm_param
     LF_ASSERT(p->n_tokens >= 0 && p->k >= 1 && p->first[w->n_experts] == p->n_tokens * p->k);
     if (p->n_tokens == 0) return;
     struct expert_gemm g = {.p = p,
-                            .work = {.kernel = dev->gemm[w->dtype],
+                            .work = {.kernel = dev->gemm[w->format.dtype],
                                      .rows = &dev->rows,
                                      .n_in = w->n_in,
-                                     .k_bytes = LF_PANEL_COLS * lf_dtype_bytes(w->dtype),
+                                     .k_bytes = LF_PANEL_COLS * lf_dtype_bytes(w->format.dtype),
                                      .y = p->y,
                                      .alpha = 1,
                                      .y_stride = (size_t)w->n_out},
-                            .panel_bytes = lf_panel_bytes(w->dtype, w->n_in),
+                            .panel_bytes = lf_panel_bytes(w->format.dtype, w->n_in),
                             .expert_bytes = lf_weight_expert_bytes(&dev->ops, w),
                             .n_panels = (w->n_out + LF_PANEL_COLS - 1) / LF_PANEL_COLS,
                             .n_rows = p->n_tokens * p->k};

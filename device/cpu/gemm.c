@@ -14,10 +14,18 @@
 
 enum { PACK_BLOCK = 32 /* rows of the source that are transposed together */ };
 
-uint64_t lf_cpu_weight_bytes(enum lf_dtype dtype, int n_out, int n_in)
+bool lf_cpu_supports_format(const struct lf_device *dev, const struct lf_format *format, int n_out, int n_in,
+                            int n_experts)
+{
+    (void)dev, (void)n_out, (void)n_in, (void)n_experts;
+    return lf_format_is_plain(format);
+}
+
+uint64_t lf_cpu_weight_bytes(const struct lf_format *format, int n_out, int n_in)
 {
     uint64_t n_panels = ((uint64_t)n_out + LF_PANEL_COLS - 1) / LF_PANEL_COLS;
-    return n_panels * lf_panel_bytes(dtype, n_in);
+    LF_ASSERT(lf_format_is_plain(format));
+    return n_panels * lf_panel_bytes(format->dtype, n_in);
 }
 
 /* ---- packing ---- */
@@ -61,14 +69,14 @@ static void pack_task(void *ctx, int task_idx, int worker_idx)
     int panel_idx = p->row_first / LF_PANEL_COLS + task_idx;
     int first = LF_MAX(p->row_first, panel_idx * LF_PANEL_COLS);
     int end = LF_MIN(p->row_first + p->n_rows, (panel_idx + 1) * LF_PANEL_COLS);
-    size_t row_bytes = (size_t)w->n_in * lf_dtype_bytes(w->dtype);
-    char *panel = (char *)w->data + (size_t)panel_idx * lf_panel_bytes(w->dtype, w->n_in);
+    size_t row_bytes = (size_t)w->n_in * lf_dtype_bytes(w->format.dtype);
+    char *panel = (char *)w->data + (size_t)panel_idx * lf_panel_bytes(w->format.dtype, w->n_in);
     const char *src = p->src + (size_t)(first - p->row_first) * row_bytes;
     int col = first % LF_PANEL_COLS, n_cols = end - first;
 
-    if (w->dtype == LF_F32) {
+    if (w->format.dtype == LF_F32) {
         pack_cells32(panel, src, row_bytes, col, n_cols, w->n_in);
-    } else if (w->dtype == LF_F16) {
+    } else if (w->format.dtype == LF_F16) {
         pack_cells16(panel, src, row_bytes, col, n_cols, w->n_in);
     } else {
         pack_cells32(panel, src, row_bytes, col, n_cols, w->n_in / 2);
@@ -98,14 +106,16 @@ void lf_cpu_weight_row(struct lf_device *dev, const struct lf_weight *w, int row
 void lf_cpu_weight_row_part(struct lf_device *dev, const struct lf_weight *w, int row, int first, int n, float *out)
 {
     LF_ASSERT(row >= 0 && row < w->n_out && first >= 0 && n > 0 && n <= w->n_in - first);
-    const char *panel = (const char *)w->data + (size_t)(row / LF_PANEL_COLS) * lf_panel_bytes(w->dtype, w->n_in);
-    size_t elem_bytes = lf_dtype_bytes(w->dtype);
-    if (w->dtype == LF_BF16 && first % 2 == 1) { /* the second of a pair, which panel_col cannot begin with */
-        lf_to_f32(out++, panel + lf_panel_index(w->dtype, first++, row % LF_PANEL_COLS) * elem_bytes, w->dtype, 1);
+    const char *panel =
+        (const char *)w->data + (size_t)(row / LF_PANEL_COLS) * lf_panel_bytes(w->format.dtype, w->n_in);
+    size_t elem_bytes = lf_dtype_bytes(w->format.dtype);
+    if (w->format.dtype == LF_BF16 && first % 2 == 1) { /* the second of a pair, which panel_col cannot begin with */
+        lf_to_f32(out++, panel + lf_panel_index(w->format.dtype, first++, row % LF_PANEL_COLS) * elem_bytes,
+                  w->format.dtype, 1);
         if (--n == 0) return;
     }
-    size_t at = lf_panel_index(w->dtype, first, row % LF_PANEL_COLS);
-    dev->rows.panel_col(out, panel + at * elem_bytes, w->dtype, n);
+    size_t at = lf_panel_index(w->format.dtype, first, row % LF_PANEL_COLS);
+    dev->rows.panel_col(out, panel + at * elem_bytes, w->format.dtype, n);
 }
 
 /* ---- GEMM ---- */
@@ -199,15 +209,15 @@ void lf_cpu_gemm(struct lf_device *dev, const struct lf_gemm_params *p)
     LF_ASSERT(p->x_stride >= p->w->n_in && p->y_stride >= p->w->n_out);
     if (p->n_tokens == 0) return;
     struct gemm g = {.p = p,
-                     .work = {.kernel = dev->gemm[p->w->dtype],
+                     .work = {.kernel = dev->gemm[p->w->format.dtype],
                               .rows = &dev->rows,
                               .n_in = p->w->n_in,
-                              .k_bytes = LF_PANEL_COLS * lf_dtype_bytes(p->w->dtype),
+                              .k_bytes = LF_PANEL_COLS * lf_dtype_bytes(p->w->format.dtype),
                               .y = p->y,
                               .alpha = p->alpha,
                               .residual = p->residual,
                               .y_stride = (size_t)p->y_stride},
-                     .panel_bytes = lf_panel_bytes(p->w->dtype, p->w->n_in)};
+                     .panel_bytes = lf_panel_bytes(p->w->format.dtype, p->w->n_in)};
     prepare_x(&g, dev->threads);
     plan_tasks(&g, lf_threads_n(dev->threads));
     lf_threads_run(dev->threads, (g.n_work_tiles + g.work_tiles_per_task - 1) / g.work_tiles_per_task, gemm_task, &g);

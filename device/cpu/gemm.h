@@ -72,7 +72,9 @@ static inline size_t lf_panel_index(enum lf_dtype dtype, int k, int col)
 }
 
 /* Entries of the op table. */
-uint64_t lf_cpu_weight_bytes(enum lf_dtype dtype, int n_out, int n_in);
+bool lf_cpu_supports_format(const struct lf_device *dev, const struct lf_format *format, int n_out, int n_in,
+                            int n_experts);
+uint64_t lf_cpu_weight_bytes(const struct lf_format *format, int n_out, int n_in);
 void lf_cpu_weight_pack(struct lf_device *dev, const struct lf_weight *w, int row_first, int n_rows, const void *src);
 void lf_cpu_weight_row(struct lf_device *dev, const struct lf_weight *w, int row, float *out);
 /* n of its elements from element `first` on. */

@@ -224,6 +224,7 @@ static void use_amx(struct lf_device *dev)
 void lf_ops_cpu_init(struct lf_device *dev, enum lf_isa isa)
 {
     dev->ops = (struct lf_ops){.name = lf_isa_name(isa),
+                               .supports_format = lf_cpu_supports_format,
                                .weight_bytes = lf_cpu_weight_bytes,
                                .weight_pack = lf_cpu_weight_pack,
                                .weight_row = lf_cpu_weight_row,

@@ -14,9 +14,16 @@ _Static_assert((int)LF_CUDA_GEMV_TOKENS <= (int)LF_FUSED_NORM_TOKENS, "what fuse
 
 /* ---- weights ---- */
 
-static uint64_t weight_bytes(enum lf_dtype dtype, int n_out, int n_in)
+static bool supports_format(const struct lf_device *dev, const struct lf_format *format, int n_out, int n_in,
+                            int n_experts)
 {
-    (void)dtype; /* what is stored has the activations' type: two bytes */
+    (void)dev, (void)n_out, (void)n_in, (void)n_experts;
+    return lf_format_is_plain(format);
+}
+
+static uint64_t weight_bytes(const struct lf_format *format, int n_out, int n_in)
+{
+    LF_ASSERT(lf_format_is_plain(format)); /* what is stored has the activations' type: two bytes */
     return (uint64_t)n_out * (uint64_t)n_in * WEIGHT_BYTES;
 }
 
@@ -28,7 +35,7 @@ static char *row_address(const struct lf_weight *w, int row)
 static void weight_pack(struct lf_device *dev, const struct lf_weight *w, int row_first, int n_rows, const void *src)
 {
     LF_ASSERT(row_first >= 0 && n_rows >= 0 && row_first <= w->n_out - n_rows);
-    lf_cuda_upload_as(dev, row_address(w, row_first), dev->info.act_dtype, src, w->dtype,
+    lf_cuda_upload_as(dev, row_address(w, row_first), dev->info.act_dtype, src, w->format.dtype,
                       (size_t)n_rows * (size_t)w->n_in);
 }
 
@@ -179,6 +186,7 @@ static enum lf_status load_kernels(struct lf_device *dev, struct lf_err *err)
 void lf_ops_cuda_fill(struct lf_device *dev)
 {
     dev->ops = (struct lf_ops){.name = dev->info.name,
+                               .supports_format = supports_format,
                                .weight_bytes = weight_bytes,
                                .weight_pack = weight_pack,
                                .weight_row = weight_row,

@@ -119,7 +119,8 @@ struct lf_op_cost lf_pass_cost(const struct lf_program *p, const struct lf_op *o
         if (op->weight[i] == LF_NONE) continue;
         const struct lf_slot *slot = &slots[op->weight[i]];
         int n_in = op->kind == LF_OP_EMBED ? p->values[op->out[LF_OP_Y]].width : slot->n_in;
-        cost.bytes += rows_read(p, op, slot, rows) * n_in * (double)lf_dtype_bytes(weights[op->weight[i]].dtype);
+        double elem_bytes = lf_format_elem_bytes(&weights[op->weight[i]].format, slot->n_in);
+        cost.bytes += rows_read(p, op, slot, rows) * n_in * elem_bytes;
     }
     if (op->kind == LF_OP_ROPE_APPEND || op->kind == LF_OP_GEMM_ROPE_APPEND)
         cost.bytes += rows * (double)step->kv_layer_bytes;

@@ -157,11 +157,11 @@ struct gpu_weight {
 static inline struct gpu_weight gpu_weight(uint64_t *seed, enum lf_dtype file_dtype, int n_out, int n_in, float scale)
 {
     size_t n = (size_t)n_out * (size_t)n_in, elem = lf_dtype_bytes(file_dtype);
-    struct gpu_weight gw = {.w = {.dtype = file_dtype, .n_out = n_out, .n_in = n_in}};
+    struct gpu_weight gw = {.w = {.format.dtype = file_dtype, .n_out = n_out, .n_in = n_in}};
     gw.values = fixture_floats(seed, n, scale);
     gw.tensor = gpu_poisoned(gpu_act, n);
     gw.w.data = gw.tensor.ptr;
-    assert_int_equal(gpu_ops->weight_bytes(file_dtype, n_out, n_in), n * 2);
+    assert_int_equal(gpu_ops->weight_bytes(&gw.w.format, n_out, n_in), n * 2);
     char *file = malloc(n * elem + 1), *packed = malloc(n * 2);
     assert_true(file != NULL && packed != NULL);
     lf_from_f32(file + 1, file_dtype, gw.values, n);

@@ -42,7 +42,7 @@ static void make_weights(struct gemm_data *d, uint64_t *seed)
 {
     const struct gemm_shape *c = &d->c;
     size_t n = (size_t)c->n_out * (size_t)c->n_in, n_all = n * (size_t)c->n_experts;
-    d->w = (struct lf_weight){.dtype = gpu_act, .n_out = c->n_out, .n_in = c->n_in, .n_experts = c->n_experts};
+    d->w = (struct lf_weight){.format.dtype = gpu_act, .n_out = c->n_out, .n_in = c->n_in, .n_experts = c->n_experts};
     size_t stride = (size_t)lf_weight_expert_bytes(gpu_ops, &d->w);
     d->w_values = uniform(seed, n_all, 1.0f);
     d->w_tensor = gpu_poisoned(gpu_act, stride * (size_t)c->n_experts / 2);
@@ -510,7 +510,7 @@ static void sums_of_experts_are_right(void **state)
 static void no_tokens_is_no_work(void **state)
 {
     (void)state;
-    struct lf_weight w = {.dtype = LF_F32, .n_out = 1, .n_in = 1, .n_experts = 8};
+    struct lf_weight w = {.format.dtype = LF_F32, .n_out = 1, .n_in = 1, .n_experts = 8};
     gpu_ops->expert_gemm(gpu, &(struct lf_expert_gemm_params){.w = &w, .k = 2});
     gpu_ops->expert_sum(gpu, &(struct lf_expert_sum_params){.k = 2, .dim = 1});
     gpu_sync();

@@ -81,7 +81,7 @@ static int break_for_real(void)
     static const int32_t ids[4] = {0, INT32_MAX, INT32_MAX, INT32_MAX};
     if (lf_buffer_alloc(dev, &buf, 1 << 20, "buffer", NULL) != LF_OK) return 1;
     if (lf_buffer_alloc(dev, &table, 4096 * 2, "table", NULL) != LF_OK) return 1;
-    struct lf_weight w = {.data = table.ptr, .dtype = LF_BF16, .n_out = 1, .n_in = 4096};
+    struct lf_weight w = {.data = table.ptr, .format.dtype = LF_BF16, .n_out = 1, .n_in = 4096};
     lf_upload(dev, buf.ptr, ids, sizeof ids);
     struct lf_embed_params p = {
         .scale = 1, .out = (float *)(void *)((char *)buf.ptr + 256), .table = &w, .ids = buf.ptr, .n_tokens = 4};

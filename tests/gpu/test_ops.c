@@ -72,8 +72,8 @@ static void a_packed_row_reads_back_exactly(void **state)
 static float *gemm_on_cpu(const struct gemm_case *c, const struct gemm_data *d)
 {
     const struct lf_ops *ops = lf_device_ops(cpu);
-    struct lf_weight w = {.dtype = LF_F32, .n_out = c->n_out, .n_in = c->n_in};
-    size_t bytes = (size_t)ops->weight_bytes(LF_F32, c->n_out, c->n_in);
+    struct lf_weight w = {.format.dtype = LF_F32, .n_out = c->n_out, .n_in = c->n_in};
+    size_t bytes = (size_t)ops->weight_bytes(&w.format, c->n_out, c->n_in);
     w.data = fixture_alloc(bytes);
     memset(w.data, 0, bytes);
     ops->weight_pack(cpu, &w, 0, c->n_out, d->gw.values);
@@ -688,7 +688,7 @@ static void tokens_of_norm_and_silu_stay_alone_and_repeat(void **state)
 static void no_tokens_is_no_work(void **state)
 {
     (void)state;
-    struct lf_weight w = {.dtype = LF_F32, .n_out = 1, .n_in = 1};
+    struct lf_weight w = {.format.dtype = LF_F32, .n_out = 1, .n_in = 1};
     gpu_ops->gemm(gpu, &(struct lf_gemm_params){.alpha = 1, .w = &w, .x_stride = 1, .y_stride = 1});
     gpu_ops->embed(gpu, &(struct lf_embed_params){.scale = 1, .table = &w});
     gpu_ops->rmsnorm(gpu, &(struct lf_rmsnorm_params){.out = &w, .dim = 1});

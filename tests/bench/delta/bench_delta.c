@@ -73,10 +73,10 @@ static float *random_floats(size_t n, float scale)
 /* A matrix of zeros and small values: its bytes are what counts. */
 static struct lf_weight matrix(struct bench *b, int i, int n_out, int n_in)
 {
-    b->weights[i] = buffer(b, b->ops->weight_bytes(LF_BF16, n_out, n_in), "weights");
+    b->weights[i] = buffer(b, b->ops->weight_bytes(&(struct lf_format){.dtype = LF_BF16}, n_out, n_in), "weights");
     uint16_t *w = b->weights[i].ptr;
     for (size_t j = 0; j < b->weights[i].bytes / sizeof *w; j++) w[j] = (uint16_t)(0x3c00 + j % 64);
-    return (struct lf_weight){.data = w, .dtype = LF_BF16, .n_out = n_out, .n_in = n_in};
+    return (struct lf_weight){.data = w, .format.dtype = LF_BF16, .n_out = n_out, .n_in = n_in};
 }
 
 static void make(struct bench *b)
@@ -99,7 +99,7 @@ static void make(struct bench *b)
     b->back = matrix(b, 1, s->hidden, (int)n_out);
     b->gate_up = matrix(b, 2, 2 * s->intermediate, s->hidden);
     b->down = matrix(b, 3, s->hidden, s->intermediate);
-    b->small = buffer(b, b->ops->weight_bytes(LF_F32, DIM, DIM), "weights");
+    b->small = buffer(b, b->ops->weight_bytes(&(struct lf_format){.dtype = LF_F32}, DIM, DIM), "weights");
     b->hidden = buffer(b, (uint64_t)PREFILL * (uint64_t)s->hidden * sizeof(float), "hidden");
     b->mlp = buffer(b, (uint64_t)PREFILL * 2 * (uint64_t)s->intermediate * sizeof(float), "mlp");
     int n_in = LF_MAX(s->intermediate, LF_MAX(s->hidden, (int)n_out));
@@ -185,7 +185,7 @@ static void layer_gemms(struct bench *b, int n_tokens)
 static double small_gemm_ns(struct bench *b)
 {
     static float x[64 * DIM], y[64 * DIM];
-    struct lf_weight w = {.dtype = LF_F32, .n_out = DIM, .n_in = DIM};
+    struct lf_weight w = {.format.dtype = LF_F32, .n_out = DIM, .n_in = DIM};
     w.data = b->small.ptr;
     enum { TIMES = 200 };
     int64_t start = bench_clock_ns(b->clock);

@@ -65,9 +65,9 @@ static void open_bench(struct bench *b, const struct shape *s)
     size_t rows = (size_t)MAX_TOKENS * (size_t)s->k;
     b->shape = s;
     b->gate_up = (struct lf_weight){
-        .dtype = LF_BF16, .n_out = 2 * s->intermediate, .n_in = s->hidden, .n_experts = s->n_experts};
-    b->down =
-        (struct lf_weight){.dtype = LF_BF16, .n_out = s->hidden, .n_in = s->intermediate, .n_experts = s->n_experts};
+        .format.dtype = LF_BF16, .n_out = 2 * s->intermediate, .n_in = s->hidden, .n_experts = s->n_experts};
+    b->down = (struct lf_weight){
+        .format.dtype = LF_BF16, .n_out = s->hidden, .n_in = s->intermediate, .n_experts = s->n_experts};
     b->gate_up_buf = take(b, (uint64_t)s->n_experts * lf_weight_expert_bytes(b->ops, &b->gate_up));
     b->down_buf = take(b, (uint64_t)s->n_experts * lf_weight_expert_bytes(b->ops, &b->down));
     fill(&b->gate_up_buf);

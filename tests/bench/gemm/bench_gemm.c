@@ -62,9 +62,10 @@ static void *make_ours(const struct gemm *p, enum lf_dtype dtype)
 {
     struct lf_err err;
     struct made *m = checked(calloc(1, sizeof *m));
-    must(lf_buffer_alloc(dev, &m->w_buf, ops->weight_bytes(dtype, p->n_out, p->n_in), "weights", &err), &err);
+    m->w = (struct lf_weight){.format.dtype = dtype, .n_out = p->n_out, .n_in = p->n_in};
+    must(lf_buffer_alloc(dev, &m->w_buf, ops->weight_bytes(&m->w.format, p->n_out, p->n_in), "weights", &err), &err);
+    m->w.data = m->w_buf.ptr;
     must(lf_buffer_alloc(dev, &m->scratch, ops->gemm_scratch_bytes(p->n_rows, p->n_in), "scratch", &err), &err);
-    m->w = (struct lf_weight){.data = m->w_buf.ptr, .dtype = dtype, .n_out = p->n_out, .n_in = p->n_in};
     void *row = checked(malloc((size_t)p->n_in * sizeof(float)));
     for (int r = 0; r < p->n_out; r++) {
         lf_from_f32(row, dtype, p->values + (size_t)r * (size_t)p->n_in, (size_t)p->n_in);

@@ -143,7 +143,7 @@ static void call_dense(struct lf_device *dev, const struct op *op, const struct 
 static void call_gemm(struct lf_device *dev, const void *ctx, int call_idx)
 {
     const struct op *op = ctx;
-    struct lf_weight w = {.dtype = LF_BF16, .n_out = op->n_out, .n_in = op->n_in, .n_experts = op->s->n_experts};
+    struct lf_weight w = {.format.dtype = LF_BF16, .n_out = op->n_out, .n_in = op->n_in, .n_experts = op->s->n_experts};
     size_t expert_bytes = (size_t)lf_weight_expert_bytes(lf_device_ops(dev), &w);
     size_t layer = (size_t)op->s->n_experts * expert_bytes;
     w.data = (char *)op->b->weights.ptr + (size_t)(call_idx % N_LAYERS) * layer;

@@ -96,7 +96,7 @@ static void call_gemm(struct lf_device *dev, const void *ctx, int call_idx)
     const struct bench *b = pr->b;
     size_t bytes = (size_t)pr->n_in * (size_t)pr->n_out * 2, n = LF_MAX((pool_bytes - pr->base) / bytes, 1u);
     struct lf_weight w = {.data = (char *)b->pool.ptr + pr->base + (size_t)call_idx % n * bytes,
-                          .dtype = LF_BF16,
+                          .format.dtype = LF_BF16,
                           .n_out = pr->n_out,
                           .n_in = pr->n_in};
     struct lf_gemm_params p = {.alpha = 1,
@@ -168,7 +168,7 @@ static void step_gemm(struct lf_device *dev, const struct step *st, int shape_id
     if (st->ours) {
         /* as call_gemm, with or without the overlap */
         struct lf_weight w = {
-            .data = (char *)st->b->pool.ptr + *at, .dtype = LF_BF16, .n_out = pr.n_out, .n_in = pr.n_in};
+            .data = (char *)st->b->pool.ptr + *at, .format.dtype = LF_BF16, .n_out = pr.n_out, .n_in = pr.n_in};
         struct lf_gemm_params p = {.alpha = 1,
                                    .y = pr.y_float ? st->b->y.ptr : st->b->act.ptr,
                                    .y_float = pr.y_float,
@@ -255,7 +255,7 @@ static void call_row_op(struct lf_device *dev, const void *ctx, int call_idx)
     const struct lf_ops *ops = lf_device_ops(dev);
     size_t place = op->b->pool.bytes / 16;
     char *from = (char *)op->b->pool.ptr + (size_t)(call_idx % 8) * 2 * place, *to = from + place;
-    struct lf_weight table = {.data = from, .dtype = LF_BF16, .n_out = VOCAB, .n_in = DIM};
+    struct lf_weight table = {.data = from, .format.dtype = LF_BF16, .n_out = VOCAB, .n_in = DIM};
     if (op->kind == RMSNORM)
         ops->rmsnorm(dev, &(struct lf_rmsnorm_params){.out = to,
                                                       .x = (float *)(void *)from,

@@ -124,13 +124,13 @@ static inline struct fixture_weight fixture_weight(struct lf_device *dev, uint64
 {
     const struct lf_ops *ops = lf_device_ops(dev);
     size_t n = (size_t)n_out * (size_t)n_in;
-    struct fixture_weight fw = {.w = {.dtype = dtype, .n_out = n_out, .n_in = n_in}};
+    struct fixture_weight fw = {.w = {.format.dtype = dtype, .n_out = n_out, .n_in = n_in}};
     fw.values = fixture_floats(seed, n, 1.0f);
     char *raw = fixture_alloc(n * lf_dtype_bytes(dtype));
     lf_from_f32(raw, dtype, fw.values, n);
     lf_to_f32(fw.values, raw, dtype, n);
 
-    size_t bytes = ops->weight_bytes(dtype, n_out, n_in);
+    size_t bytes = ops->weight_bytes(&fw.w.format, n_out, n_in);
     void *zeros = calloc(1, bytes);
     assert_non_null(zeros);
     fw.packed = test_guarded_copy(zeros, bytes);

@@ -246,7 +246,7 @@ struct experts_data {
 static void pack_experts(struct experts_data *d, uint64_t *seed)
 {
     const struct experts_case *c = &d->c;
-    d->w = (struct lf_weight){.dtype = c->dtype, .n_out = c->n_out, .n_in = c->n_in, .n_experts = c->n_experts};
+    d->w = (struct lf_weight){.format.dtype = c->dtype, .n_out = c->n_out, .n_in = c->n_in, .n_experts = c->n_experts};
     size_t expert_bytes = (size_t)lf_weight_expert_bytes(ops, &d->w), bytes = (size_t)c->n_experts * expert_bytes;
     assert_int_equal(expert_bytes % LF_EXPERT_ALIGN_BYTES, 0);
     char *all = calloc(1, bytes);
@@ -254,7 +254,7 @@ static void pack_experts(struct experts_data *d, uint64_t *seed)
     assert_true(all && d->each);
     for (int e = 0; e < c->n_experts; e++) {
         d->each[e] = fixture_weight(devs[0], seed, c->dtype, c->n_out, c->n_in);
-        memcpy(all + (size_t)e * expert_bytes, d->each[e].w.data, ops->weight_bytes(c->dtype, c->n_out, c->n_in));
+        memcpy(all + (size_t)e * expert_bytes, d->each[e].w.data, ops->weight_bytes(&d->w.format, c->n_out, c->n_in));
     }
     d->packed = test_guarded_copy(all, bytes);
     d->w.data = d->packed.ptr;
@@ -267,7 +267,7 @@ static void spoil_unchosen(struct experts_data *d)
     for (int e = 0; e < d->c.n_experts; e++) {
         if (ints(&d->routing.first)[e + 1] > ints(&d->routing.first)[e]) continue;
         struct lf_weight one = lf_weight_of_expert(ops, &d->w, e);
-        memset(one.data, 0xff, ops->weight_bytes(one.dtype, one.n_out, one.n_in));
+        memset(one.data, 0xff, ops->weight_bytes(&one.format, one.n_out, one.n_in));
     }
 }
 
@@ -498,7 +498,7 @@ static void the_sum_of_a_tokens_rows_is_right_and_its_own(void **state)
 static void no_tokens_is_no_work(void **state)
 {
     (void)state;
-    struct lf_weight w = {.dtype = LF_F32, .n_out = 1, .n_in = 1, .n_experts = 2};
+    struct lf_weight w = {.format.dtype = LF_F32, .n_out = 1, .n_in = 1, .n_experts = 2};
     int32_t first[3] = {9, 9, 9};
     ops->route(devs[0], &(struct lf_route_params){.n_experts = 2, .k = 1, .first = first});
     assert_true(first[0] == 0 && first[1] == 0 && first[2] == 0);

@@ -39,11 +39,22 @@ static void a_packed_row_reads_back_exactly(void **state)
 static void the_bytes_of_a_weight_are_whole_panels(void **state)
 {
     (void)state;
-    assert_int_equal(ops->weight_bytes(LF_BF16, 64, 256), 64 * 256 * 2);
-    assert_int_equal(ops->weight_bytes(LF_BF16, 65, 255), 128 * 256 * 2);
-    assert_int_equal(ops->weight_bytes(LF_F16, 1, 255), 64 * 255 * 2);
-    assert_int_equal(ops->weight_bytes(LF_F32, 129, 7), 192 * 7 * 4);
-    assert_true(ops->weight_bytes(LF_F32, LF_VOCAB_N, LF_HIDDEN_N) == (uint64_t)LF_VOCAB_N * LF_HIDDEN_N * 4);
+    const struct lf_format f32 = {.dtype = LF_F32}, f16 = {.dtype = LF_F16}, bf16 = {.dtype = LF_BF16};
+    assert_int_equal(ops->weight_bytes(&bf16, 64, 256), 64 * 256 * 2);
+    assert_int_equal(ops->weight_bytes(&bf16, 65, 255), 128 * 256 * 2);
+    assert_int_equal(ops->weight_bytes(&f16, 1, 255), 64 * 255 * 2);
+    assert_int_equal(ops->weight_bytes(&f32, 129, 7), 192 * 7 * 4);
+    assert_true(ops->weight_bytes(&f32, LF_VOCAB_N, LF_HIDDEN_N) == (uint64_t)LF_VOCAB_N * LF_HIDDEN_N * 4);
+}
+
+static void every_plain_format_has_kernels(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 3; d++) {
+        struct lf_format format = lf_format_plain(fixture_dtypes[d]);
+        assert_true(ops->supports_format(dev, &format, 1, 1, 0));
+        assert_true(ops->supports_format(dev, &format, 100, 33, 8));
+    }
 }
 
 struct gemm_case {
@@ -504,7 +515,7 @@ static void gather_copies_rows(void **state)
 static void no_rows_is_no_work(void **state)
 {
     (void)state;
-    struct lf_weight w = {.dtype = LF_F32, .n_out = 1, .n_in = 1};
+    struct lf_weight w = {.format.dtype = LF_F32, .n_out = 1, .n_in = 1};
     ops->gemm(dev, &(struct lf_gemm_params){.alpha = 1, .w = &w, .x_stride = 1, .y_stride = 1});
     ops->embed(dev, &(struct lf_embed_params){.scale = 1, .table = &w});
     ops->rmsnorm(dev, &(struct lf_rmsnorm_params){.dim = 1});
@@ -531,6 +542,7 @@ int main(int argc, char **argv)
         const struct CMUnitTest tests[] = {
             cmocka_unit_test(a_packed_row_reads_back_exactly),
             cmocka_unit_test(the_bytes_of_a_weight_are_whole_panels),
+            cmocka_unit_test(every_plain_format_has_kernels),
             cmocka_unit_test(gemm_is_right_for_named_shapes),
             cmocka_unit_test(gemm_is_right_for_random_shapes),
             cmocka_unit_test(embed_copies_rows_of_the_table),

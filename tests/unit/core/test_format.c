@@ -56,10 +56,27 @@ static void formats_differ_by_each_member(void **state)
     assert_false(lf_format_is_plain(&f));
 }
 
+static void elements_take_their_share_of_scales(void **state)
+{
+    (void)state;
+    const struct lf_format plain = lf_format_plain(LF_BF16);
+    const struct lf_format int8 = {.code = LF_CODE_I8, .group = 64, .group_rows = 1};
+    const struct lf_format int4 = {.code = LF_CODE_I4, .group = 128, .group_rows = 1, .zeros = true};
+    const struct lf_format fp8 = {.code = LF_CODE_E4M3, .group = 128, .group_rows = 128};
+    const struct lf_format mxfp4 = {.code = LF_CODE_E2M1, .group = 32, .group_rows = 1};
+    assert_true(lf_format_elem_bytes(&plain, 1000) == 2);
+    assert_true(lf_format_elem_bytes(&int8, 128) == 1 + 4.0 / 128);
+    assert_true(lf_format_elem_bytes(&int8, 100) == 1 + 4.0 / 100);
+    assert_true(lf_format_elem_bytes(&int4, 256) == 0.5 + 5.0 / 256);
+    assert_true(lf_format_elem_bytes(&fp8, 128) == 1 + 2.0 / 128 / 128);
+    assert_true(lf_format_elem_bytes(&mxfp4, 64) == 0.5 + 2.0 / 64);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_cover_a_row),
+        cmocka_unit_test(elements_take_their_share_of_scales),
         cmocka_unit_test(formats_have_names),
         cmocka_unit_test(formats_differ_by_each_member),
     };

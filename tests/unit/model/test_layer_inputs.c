@@ -183,7 +183,7 @@ static void a_lookup_costs_its_columns(void **state)
     open_shape(&s, E4B, false);
     const struct lf_program *p = &s.programs.of[LF_WANTED_ALL];
     struct lf_cost_step step = {.n_tokens = 7, .n_out = 1, .kv_len = 7, .act_bytes = 2};
-    for (size_t i = 0; i < LF_N_ELEMS(weights); i++) weights[i].dtype = LF_BF16;
+    for (size_t i = 0; i < LF_N_ELEMS(weights); i++) weights[i].format.dtype = LF_BF16;
     int n = 0;
     for (int i = 0; i < p->n_ops; i++) {
         struct lf_op_cost c = lf_pass_cost(p, &p->ops[i], s.programs.recorded.slots, weights, &step);

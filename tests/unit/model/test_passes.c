@@ -509,7 +509,7 @@ static struct lf_op_cost cost_of(const struct lf_programs *p, enum lf_op_kind ki
         .n_tokens = n_tokens, .n_out = 1, .kv_len = kv_len, .kv_layer_bytes = 256, .act_bytes = 2};
     struct lf_op op = p->recorded.ops[first_of(&p->recorded, kind)];
     assert_true(p->recorded.n_slots <= 64);
-    for (int i = 0; i < 64; i++) weights[i].dtype = LF_BF16;
+    for (int i = 0; i < 64; i++) weights[i].format.dtype = LF_BF16;
     op.window = window;
     return lf_pass_cost(&p->recorded, &op, p->recorded.slots, weights, &step);
 }

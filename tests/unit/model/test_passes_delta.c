@@ -267,7 +267,7 @@ static struct lf_op_cost cost_of(const struct lf_programs *p, enum lf_op_kind ki
 {
     static struct lf_weight weights[64];
     struct lf_cost_step step = {.n_tokens = n_tokens, .n_out = 1, .kv_len = 100, .act_bytes = 2};
-    for (int i = 0; i < 64; i++) weights[i].dtype = LF_F32;
+    for (int i = 0; i < 64; i++) weights[i].format.dtype = LF_F32;
     assert_true(p->recorded.n_slots <= 64);
     return lf_pass_cost(&p->recorded, &p->recorded.ops[first_of(&p->recorded, kind)], p->recorded.slots, weights,
                         &step);

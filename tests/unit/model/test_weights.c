@@ -113,7 +113,7 @@ static void check_loading(const char *dtype, size_t elem_bytes, enum lf_dtype wa
     fixture_open(&f, &c, &m);
     struct lf_model_opts opts = {.dir = f.dir.path, .progress = note_progress, .progress_ctx = &progress};
     assert_int_equal(lf_weights_load(&w, f.dev, f.layout, &opts, &err), LF_OK);
-    assert_int_equal(slot(&f, &w, "model.embed_tokens.weight")->dtype, want);
+    assert_int_equal(slot(&f, &w, "model.embed_tokens.weight")->format.dtype, want);
     check_rows(&f, slot(&f, &w, "model.embed_tokens.weight"), 0, "model.embed_tokens.weight", 50);
     check_rows(&f, slot(&f, &w, "lm_head.weight"), 0, "lm_head.weight", 50);
     check_vector(slot(&f, &w, "model.norm.weight")->data, "model.norm.weight", 64);
