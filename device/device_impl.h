@@ -7,6 +7,7 @@
 
 #include "device/cpu/delta.h"
 #include "device/cpu/gemm.h"
+#include "device/cpu/gemm_quant.h"
 #include "device/cpu/row_kernels.h"
 #include "device/device.h"
 #include "device/ops.h"
@@ -62,6 +63,7 @@ struct lf_device {
 
     /* of the CPU backend, fixed at open */
     const struct lf_gemm_kernel *gemm[3]; /* by enum lf_dtype of the weights */
+    struct lf_quant_kernels quant;
     struct lf_row_kernels rows;
     struct lf_delta_kernels delta;
 };

@@ -50,7 +50,7 @@ static void gather_task(void *ctx, int task_idx, int worker_idx)
     for (int i = first; i < end; i++) {
         const float *x = (const float *)p->x + (size_t)(p->x_by_token ? p->rows[i] / p->k : i) * n_in;
         char *to = (char *)p->scratch + (size_t)i * g->work.x_stride * g->work.x_elem_bytes;
-        if (g->work.kernel->x_is_bf16)
+        if (g->work.kernel->x == LF_X_BF16)
             g->work.rows->to_bf16((uint16_t *)(void *)to, x, (int)n_in, (int)g->work.x_stride);
         else
             memcpy(to, x, n_in * sizeof(float));
@@ -61,7 +61,7 @@ static void gather_task(void *ctx, int task_idx, int worker_idx)
 static void prepare_x(struct expert_gemm *g, struct lf_threads *threads)
 {
     const struct lf_expert_gemm_params *p = g->p;
-    bool is_rounded = g->work.kernel->x_is_bf16;
+    bool is_rounded = g->work.kernel->x == LF_X_BF16;
     g->work.x_stride = is_rounded ? padded(p->w->n_in) : (size_t)p->w->n_in;
     g->work.x_elem_bytes = is_rounded ? sizeof(uint16_t) : sizeof(float);
     g->work.x = p->x;

@@ -175,7 +175,7 @@ static void round_task(void *ctx, int task_idx, int worker_idx)
 static void prepare_x(struct gemm *g, struct lf_threads *threads)
 {
     const struct lf_gemm_params *p = g->p;
-    if (!g->work.kernel->x_is_bf16) {
+    if (g->work.kernel->x != LF_X_BF16) {
         g->work.x = p->x;
         g->work.x_stride = (size_t)p->x_stride;
         g->work.x_elem_bytes = sizeof(float);

@@ -31,10 +31,12 @@ enum {
     LF_GEMM_X_STRIDE = 32, /* rounded rows are padded with zeros to a multiple of this */
 };
 
+/* What a kernel reads of x: float, bf16 in rows padded with zeros to LF_GEMM_X_STRIDE, or int8 (gemm_quant.h). */
+enum lf_x_form { LF_X_FLOAT, LF_X_BF16, LF_X_INT8 };
+
 /* One kernel: acc[r, 0..63] = (load ? acc[r, 0..63] : 0) + Σ_k x[r, k] · panel[k, 0..63], k = 0..n_k-1 ascending, for
- * r < n_rows <= max_rows. acc is row-major [n_rows, 64], 64-byte aligned. x is float, or bf16 where x_is_bf16 says so
- * (then rows are padded with zeros to LF_GEMM_X_STRIDE); x_stride counts its elements. panel points at the first k,
- * which is even. */
+ * r < n_rows <= max_rows. acc is row-major [n_rows, 64], 64-byte aligned. x_stride counts elements of x. panel points at
+ * the first k, which is even, or at a group of coded weights. */
 struct lf_gemm_tile {
     float *acc;
     const void *x;
@@ -44,12 +46,16 @@ struct lf_gemm_tile {
     int n_k;
     bool load;
     bool from_memory; /* the panel is not in a cache, as far as the driver can tell */
+    /* Of coded weights. */
+    const struct lf_quant_order *order;
+    const struct lf_x_group *x_groups; /* of row 0 from the first k on; LF_X_INT8 */
+    size_t x_groups_stride;            /* from row to row */
 };
 
 struct lf_gemm_kernel {
     void (*tile)(const struct lf_gemm_tile *t);
     int max_rows;
-    bool x_is_bf16;
+    enum lf_x_form x;
 };
 
 extern const struct lf_gemm_kernel lf_gemm_c_f32, lf_gemm_c_f16, lf_gemm_c_bf16;

@@ -157,4 +157,4 @@ static void run(const struct lf_gemm_tile *t)
         tile_32(t);
 }
 
-const struct lf_gemm_kernel lf_gemm_amx_bf16 = {.tile = run, .max_rows = ROWS, .x_is_bf16 = true};
+const struct lf_gemm_kernel lf_gemm_amx_bf16 = {.tile = run, .max_rows = ROWS, .x = LF_X_BF16};

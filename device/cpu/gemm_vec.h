@@ -153,6 +153,6 @@ LF_KERNEL void run_rows(int n_rows, const struct lf_gemm_tile *t, enum cells cel
         LF_ROWS_SWITCH(run_rows, t->n_rows, t, cells)                                                                  \
     }                                                                                                                  \
     const struct lf_gemm_kernel kernel = {                                                                             \
-        .tile = run_##cells, .max_rows = ROWS, .x_is_bf16 = (cells) == CELLS_BF16_DOT};
+        .tile = run_##cells, .max_rows = ROWS, .x = (cells) == CELLS_BF16_DOT ? LF_X_BF16 : LF_X_FLOAT};
 
 #endif

@@ -184,6 +184,7 @@ static void use_c(struct lf_device *dev)
     dev->gemm[LF_F32] = &lf_gemm_c_f32;
     dev->gemm[LF_F16] = &lf_gemm_c_f16;
     dev->gemm[LF_BF16] = &lf_gemm_c_bf16;
+    dev->quant = lf_quant_c;
     dev->rows = lf_rows_c;
     dev->delta = lf_delta_c;
 }
@@ -194,6 +195,7 @@ static void use_avx2(struct lf_device *dev)
     dev->gemm[LF_F32] = &lf_gemm_avx2_f32;
     dev->gemm[LF_F16] = &lf_gemm_avx2_f16;
     dev->gemm[LF_BF16] = &lf_gemm_avx2_bf16;
+    lf_quant_use_avx2(&dev->quant);
     lf_rows_use_avx2(&dev->rows);
     lf_delta_use_avx2(&dev->delta);
 }
