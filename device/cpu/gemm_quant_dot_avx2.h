@@ -1,0 +1,79 @@
+/* Sums of products for gemm_quant_vec.h with AVX2. VPMADDUBSW multiplies u8 by s8 and adds neighbours in 16 bits, where
+ * 255 · 127 · 2 does not fit. So
+ *
+ *     I8      |w| · (x with w's sign): 128 · 127 · 2 < 2^15; neighbours are added to 32 bits at once
+ *     I4      15 · 127 · 2 = 3,810: eight of them fit, 32 k, before they are added to 32 bits
+ *     E2M1    24 · 127 · 2 = 6,096: four fit */
+#ifndef LF_DEVICE_CPU_GEMM_QUANT_DOT_AVX2_H
+#define LF_DEVICE_CPU_GEMM_QUANT_DOT_AVX2_H
+
+#include "device/cpu/gemm_quant_codes.h"
+
+enum { ROWS = 4, DIRECT_ROWS = 2, SUM_ZERO_I8 = 0 };
+#define STRIP_VECS(n_rows) ((n_rows) == 1 ? 8 : (n_rows) == 2 ? 4 : 2)
+
+LF_KERNEL void dot_i8(const struct group *g, int n_rows, int n_vecs, const char *codes, const int8_t *x,
+                      size_t x_stride, ivec sums[ROWS][PANEL_VECS])
+{
+    const ivec ones = _mm256_set1_epi16(1), flip = ivec_set8(LF_I8_ZERO);
+    for (int k = 0; k < g->n; k += 4, codes += LF_QUANT_QUAD_BYTES) {
+        LF_UNROLL
+        for (int v = 0; v < n_vecs; v++) {
+            ivec w = _mm256_xor_si256(ivec_load(codes + v * 32), flip), magnitude = _mm256_abs_epi8(w);
+            LF_UNROLL
+            for (int r = 0; r < n_rows; r++) {
+                ivec xs = _mm256_sign_epi8(ivec_set_bytes(x + (size_t)r * x_stride + k), w);
+                sums[r][v] = ivec_add(sums[r][v], _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, xs), ones));
+            }
+        }
+    }
+}
+
+/* Eight k: pairs[r][v] += x · u in 16 bits. */
+LF_KERNEL void dot_8(enum form form, int n_rows, int n_vecs, const char *codes, const int8_t *x, size_t x_stride,
+                     ivec pairs[ROWS][PANEL_VECS])
+{
+    LF_UNROLL
+    for (int v = 0; v < n_vecs; v++) {
+        ivec first = first_codes(form, codes + v * 32), last = last_codes(form, codes + v * 32);
+        LF_UNROLL
+        for (int r = 0; r < n_rows; r++) {
+            const int8_t *at = x + (size_t)r * x_stride;
+            pairs[r][v] = _mm256_add_epi16(pairs[r][v], _mm256_maddubs_epi16(first, ivec_set_bytes(at)));
+            pairs[r][v] = _mm256_add_epi16(pairs[r][v], _mm256_maddubs_epi16(last, ivec_set_bytes(at + 4)));
+        }
+    }
+}
+
+/* fits: how many k 16 bits hold. */
+LF_KERNEL void dot_u4(const struct group *g, enum form form, int fits, int n_rows, int n_vecs, const char *codes,
+                      const int8_t *x, size_t x_stride, ivec sums[ROWS][PANEL_VECS])
+{
+    for (int k = 0; k < g->n; k += fits) {
+        ivec pairs[ROWS][PANEL_VECS];
+        LF_UNROLL
+        for (int r = 0; r < n_rows; r++) {
+            LF_UNROLL
+            for (int v = 0; v < n_vecs; v++) pairs[r][v] = ivec_set(0);
+        }
+        for (int i = 0; i < fits; i += 8, codes += step_bytes(form))
+            dot_8(form, n_rows, n_vecs, codes, x + k + i, x_stride, pairs);
+        LF_UNROLL
+        for (int r = 0; r < n_rows; r++) {
+            LF_UNROLL
+            for (int v = 0; v < n_vecs; v++)
+                sums[r][v] = ivec_add(sums[r][v], _mm256_madd_epi16(pairs[r][v], _mm256_set1_epi16(1)));
+        }
+    }
+}
+
+LF_KERNEL void dot(const struct group *g, struct kind kind, int n_rows, int n_vecs, const char *codes, const int8_t *x,
+                   size_t x_stride, ivec sums[ROWS][PANEL_VECS])
+{
+    if (kind.code == LF_CODE_I8)
+        dot_i8(g, n_rows, n_vecs, codes, x, x_stride, sums);
+    else
+        dot_u4(g, kind.form, kind.code == LF_CODE_I4 ? 32 : 16, n_rows, n_vecs, codes, x, x_stride, sums);
+}
+
+#endif
