@@ -58,11 +58,33 @@ enum lf_isa lf_cpuid_isa(void)
     return LF_ISA_AVX512_BF16;
 }
 
+bool lf_cpuid_has_vnni(void)
+{
+    uint32_t a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && has(c, 11);
+}
+
+bool lf_cpuid_has_amx_int8(void)
+{
+    uint32_t a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && has(d, 25);
+}
+
 #else
 
 enum lf_isa lf_cpuid_isa(void)
 {
     return LF_ISA_C;
+}
+
+bool lf_cpuid_has_vnni(void)
+{
+    return false;
+}
+
+bool lf_cpuid_has_amx_int8(void)
+{
+    return false;
 }
 
 #endif

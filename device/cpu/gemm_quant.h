@@ -114,5 +114,6 @@ extern const struct lf_quant_kernels lf_quant_c;
 /* Each replaces the entries it has something faster for. */
 void lf_quant_use_avx2(struct lf_quant_kernels *kernels);
 void lf_quant_use_avx512vnni(struct lf_quant_kernels *kernels);
+void lf_quant_use_amx(struct lf_quant_kernels *kernels);
 
 #endif

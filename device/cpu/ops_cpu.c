@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/check.h"
+#include "device/cpu/cpuid.h"
 #include "device/cpu/delta.h"
 #include "device/cpu/experts.h"
 #include "device/cpu/gemm.h"
@@ -205,6 +206,7 @@ static void use_avx512(struct lf_device *dev)
     dev->gemm[LF_F32] = &lf_gemm_avx512_f32;
     dev->gemm[LF_F16] = &lf_gemm_avx512_f16;
     dev->gemm[LF_BF16] = &lf_gemm_avx512_bf16;
+    if (lf_cpuid_has_vnni()) lf_quant_use_avx512vnni(&dev->quant);
     lf_rows_use_avx512(&dev->rows);
     lf_delta_use_avx512(&dev->delta);
 }
@@ -220,6 +222,7 @@ static void use_avx512bf16(struct lf_device *dev)
 static void use_amx(struct lf_device *dev)
 {
     dev->gemm[LF_BF16] = &lf_gemm_amx_bf16;
+    if (lf_cpuid_has_vnni() && lf_cpuid_has_amx_int8()) lf_quant_use_amx(&dev->quant);
 }
 #endif
 
