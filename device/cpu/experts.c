@@ -21,23 +21,19 @@ enum { SUM_PER_TASK = 16 * 1024 };
 struct expert_gemm {
     const struct lf_expert_gemm_params *p;
     struct lf_gemm_work work;
-    size_t panel_bytes, expert_bytes;
+    size_t expert_bytes;
     int n_panels, n_rows;
     int gather_rows;                  /* that one task takes */
     int tile_first[LF_EXPERTS_N + 1]; /* the first work tile of each expert */
     int work_tiles_per_task;
 };
 
-static size_t padded(int n_in)
-{
-    return ((size_t)n_in + LF_GEMM_X_STRIDE - 1) / LF_GEMM_X_STRIDE * LF_GEMM_X_STRIDE;
-}
-
 uint64_t lf_cpu_expert_gemm_scratch_bytes(const struct lf_expert_gemm_params *p)
 {
-    uint64_t rows = (uint64_t)p->n_tokens * (uint64_t)p->k, row_bytes = padded(p->w->n_in) * sizeof(uint16_t);
-    if (p->x_by_token) row_bytes = LF_MAX(row_bytes, (uint64_t)p->w->n_in * sizeof(float));
-    return rows * row_bytes;
+    int n_rows = p->n_tokens * p->k;
+    uint64_t bytes = lf_gemm_x_bytes(n_rows, p->w->n_in);
+    if (p->x_by_token) bytes = LF_MAX(bytes, (uint64_t)n_rows * (uint64_t)p->w->n_in * sizeof(float));
+    return bytes;
 }
 
 static void gather_task(void *ctx, int task_idx, int worker_idx)
@@ -49,11 +45,7 @@ static void gather_task(void *ctx, int task_idx, int worker_idx)
     size_t n_in = (size_t)p->w->n_in;
     for (int i = first; i < end; i++) {
         const float *x = (const float *)p->x + (size_t)(p->x_by_token ? p->rows[i] / p->k : i) * n_in;
-        char *to = (char *)p->scratch + (size_t)i * g->work.x_stride * g->work.x_elem_bytes;
-        if (g->work.kernel->x == LF_X_BF16)
-            g->work.rows->to_bf16((uint16_t *)(void *)to, x, (int)n_in, (int)g->work.x_stride);
-        else
-            memcpy(to, x, n_in * sizeof(float));
+        lf_gemm_fill_row(&g->work, i, x);
     }
 }
 
@@ -61,13 +53,13 @@ static void gather_task(void *ctx, int task_idx, int worker_idx)
 static void prepare_x(struct expert_gemm *g, struct lf_threads *threads)
 {
     const struct lf_expert_gemm_params *p = g->p;
-    bool is_rounded = g->work.kernel->x == LF_X_BF16;
-    g->work.x_stride = is_rounded ? padded(p->w->n_in) : (size_t)p->w->n_in;
-    g->work.x_elem_bytes = is_rounded ? sizeof(uint16_t) : sizeof(float);
-    g->work.x = p->x;
-    if (!is_rounded && !p->x_by_token) return;
-    LF_ASSERT(p->scratch != NULL);
-    g->work.x = p->scratch;
+    if (g->work.kernel->x == LF_X_FLOAT && !p->x_by_token) {
+        g->work.x = p->x;
+        g->work.x_stride = (size_t)p->w->n_in;
+        g->work.x_elem_bytes = sizeof(float);
+        return;
+    }
+    lf_gemm_place_x(&g->work, p->scratch, g->n_rows);
     g->gather_rows = LF_MAX(1, LF_ROUND_PER_TASK / p->w->n_in);
     lf_threads_run(threads, (g->n_rows + g->gather_rows - 1) / g->gather_rows, gather_task, g);
 }
@@ -101,7 +93,7 @@ static void run_tile(const struct expert_gemm *g, int expert, int tile)
     int n = rows_of(g, expert), block = lf_gemm_block_rows(g->work.kernel, n), n_blocks = (n + block - 1) / block;
     int panel_idx = tile / n_blocks, row = tile % n_blocks * block, col = panel_idx * LF_PANEL_COLS;
     const char *matrix = (const char *)p->w->data + (size_t)expert * g->expert_bytes;
-    struct lf_gemm_work_tile u = {.panel = matrix + (size_t)panel_idx * g->panel_bytes,
+    struct lf_gemm_work_tile u = {.panel = matrix + (size_t)panel_idx * g->work.panel_bytes,
                                   .row = p->first[expert] + row,
                                   .n_rows = LF_MIN(block, n - row),
                                   .col = col,
@@ -144,17 +136,13 @@ void lf_cpu_expert_gemm(struct lf_device *dev, const struct lf_expert_gemm_param
     LF_ASSERT(p->n_tokens >= 0 && p->k >= 1 && p->first[w->n_experts] == p->n_tokens * p->k);
     if (p->n_tokens == 0) return;
     struct expert_gemm g = {.p = p,
-                            .work = {.kernel = dev->gemm[w->format.dtype],
-                                     .rows = &dev->rows,
-                                     .n_in = w->n_in,
-                                     .k_bytes = LF_PANEL_COLS * lf_dtype_bytes(w->format.dtype),
-                                     .y = p->y,
-                                     .alpha = 1,
-                                     .y_stride = (size_t)w->n_out},
-                            .panel_bytes = lf_panel_bytes(w->format.dtype, w->n_in),
+                            .work = lf_gemm_work(dev, w),
                             .expert_bytes = lf_weight_expert_bytes(&dev->ops, w),
                             .n_panels = (w->n_out + LF_PANEL_COLS - 1) / LF_PANEL_COLS,
                             .n_rows = p->n_tokens * p->k};
+    g.work.y = p->y;
+    g.work.alpha = 1;
+    g.work.y_stride = (size_t)w->n_out;
     prepare_x(&g, dev->threads);
     plan_tasks(&g, lf_threads_n(dev->threads));
     int n_tiles = g.tile_first[w->n_experts];

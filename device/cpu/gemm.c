@@ -18,21 +18,27 @@ bool lf_cpu_supports_format(const struct lf_device *dev, const struct lf_format 
                             int n_experts)
 {
     (void)dev, (void)n_out, (void)n_in, (void)n_experts;
-    return lf_format_is_plain(format);
+    return lf_format_is_plain(format) || lf_quant_supports(format);
+}
+
+static size_t panel_bytes_of(const struct lf_format *format, int n_in)
+{
+    if (lf_format_is_plain(format)) return lf_panel_bytes(format->dtype, n_in);
+    struct lf_quant_order order = lf_quant_order(format, n_in);
+    return lf_quant_panel_bytes(&order);
 }
 
 uint64_t lf_cpu_weight_bytes(const struct lf_format *format, int n_out, int n_in)
 {
     uint64_t n_panels = ((uint64_t)n_out + LF_PANEL_COLS - 1) / LF_PANEL_COLS;
-    LF_ASSERT(lf_format_is_plain(format));
-    return n_panels * lf_panel_bytes(format->dtype, n_in);
+    return n_panels * panel_bytes_of(format, n_in);
 }
 
 /* ---- packing ---- */
 
 struct pack {
     const struct lf_weight *w;
-    const char *src;
+    const void *src;
     int row_first, n_rows;
 };
 
@@ -61,19 +67,10 @@ static void pack_cells16(char *panel, const char *src, size_t src_row_bytes, int
     }
 }
 
-static void pack_task(void *ctx, int task_idx, int worker_idx)
+/* Columns [col, col + n_cols) of a panel from as many rows of src. */
+static void pack_plain(const struct lf_weight *w, char *panel, const char *src, int col, int n_cols)
 {
-    (void)worker_idx;
-    const struct pack *p = ctx;
-    const struct lf_weight *w = p->w;
-    int panel_idx = p->row_first / LF_PANEL_COLS + task_idx;
-    int first = LF_MAX(p->row_first, panel_idx * LF_PANEL_COLS);
-    int end = LF_MIN(p->row_first + p->n_rows, (panel_idx + 1) * LF_PANEL_COLS);
     size_t row_bytes = (size_t)w->n_in * lf_dtype_bytes(w->format.dtype);
-    char *panel = (char *)w->data + (size_t)panel_idx * lf_panel_bytes(w->format.dtype, w->n_in);
-    const char *src = p->src + (size_t)(first - p->row_first) * row_bytes;
-    int col = first % LF_PANEL_COLS, n_cols = end - first;
-
     if (w->format.dtype == LF_F32) {
         pack_cells32(panel, src, row_bytes, col, n_cols, w->n_in);
     } else if (w->format.dtype == LF_F16) {
@@ -86,6 +83,25 @@ static void pack_task(void *ctx, int task_idx, int worker_idx)
             memcpy(&last[2 * c], src + (size_t)(c + 1) * row_bytes - 2, 2);
             last[2 * c + 1] = 0;
         }
+    }
+}
+
+static void pack_task(void *ctx, int task_idx, int worker_idx)
+{
+    (void)worker_idx;
+    const struct pack *p = ctx;
+    const struct lf_weight *w = p->w;
+    int panel_idx = p->row_first / LF_PANEL_COLS + task_idx;
+    int first = LF_MAX(p->row_first, panel_idx * LF_PANEL_COLS);
+    int end = LF_MIN(p->row_first + p->n_rows, (panel_idx + 1) * LF_PANEL_COLS);
+    char *panel = (char *)w->data + (size_t)panel_idx * panel_bytes_of(&w->format, w->n_in);
+    int col = first % LF_PANEL_COLS, src_row = first - p->row_first;
+    if (lf_format_is_plain(&w->format)) {
+        size_t row_bytes = (size_t)w->n_in * lf_dtype_bytes(w->format.dtype);
+        pack_plain(w, panel, (const char *)p->src + (size_t)src_row * row_bytes, col, end - first);
+    } else {
+        struct lf_quant_order order = lf_quant_order(&w->format, w->n_in);
+        lf_quant_pack_cols(&order, panel, col, end - first, w->n_in, p->src, src_row);
     }
 }
 
@@ -103,40 +119,43 @@ void lf_cpu_weight_row(struct lf_device *dev, const struct lf_weight *w, int row
     lf_cpu_weight_row_part(dev, w, row, 0, w->n_in, out);
 }
 
+static void plain_row_part(struct lf_device *dev, const struct lf_weight *w, const char *panel, int col, int first,
+                           int n, float *out)
+{
+    enum lf_dtype dtype = w->format.dtype;
+    size_t elem_bytes = lf_dtype_bytes(dtype);
+    if (dtype == LF_BF16 && first % 2 == 1) { /* the second of a pair, which panel_col cannot begin with */
+        lf_to_f32(out++, panel + lf_panel_index(dtype, first++, col) * elem_bytes, dtype, 1);
+        if (--n == 0) return;
+    }
+    dev->rows.panel_col(out, panel + lf_panel_index(dtype, first, col) * elem_bytes, dtype, n);
+}
+
 void lf_cpu_weight_row_part(struct lf_device *dev, const struct lf_weight *w, int row, int first, int n, float *out)
 {
     LF_ASSERT(row >= 0 && row < w->n_out && first >= 0 && n > 0 && n <= w->n_in - first);
-    const char *panel =
-        (const char *)w->data + (size_t)(row / LF_PANEL_COLS) * lf_panel_bytes(w->format.dtype, w->n_in);
-    size_t elem_bytes = lf_dtype_bytes(w->format.dtype);
-    if (w->format.dtype == LF_BF16 && first % 2 == 1) { /* the second of a pair, which panel_col cannot begin with */
-        lf_to_f32(out++, panel + lf_panel_index(w->format.dtype, first++, row % LF_PANEL_COLS) * elem_bytes,
-                  w->format.dtype, 1);
-        if (--n == 0) return;
+    const char *panel = (const char *)w->data + (size_t)(row / LF_PANEL_COLS) * panel_bytes_of(&w->format, w->n_in);
+    if (lf_format_is_plain(&w->format)) {
+        plain_row_part(dev, w, panel, row % LF_PANEL_COLS, first, n, out);
+    } else {
+        struct lf_quant_order order = lf_quant_order(&w->format, w->n_in);
+        lf_quant_panel_col(&order, panel, row % LF_PANEL_COLS, first, n, out);
     }
-    size_t at = lf_panel_index(w->format.dtype, first, row % LF_PANEL_COLS);
-    dev->rows.panel_col(out, panel + at * elem_bytes, w->format.dtype, n);
 }
 
 /* ---- GEMM ---- */
 
-static size_t round_up(size_t n, size_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
 uint64_t lf_cpu_gemm_scratch_bytes(int max_tokens, int max_n_in)
 {
-    return round_up((size_t)max_tokens, 2) * round_up((size_t)max_n_in, LF_GEMM_X_STRIDE) * sizeof(uint16_t);
+    return lf_gemm_x_bytes(max_tokens, max_n_in);
 }
 
 struct gemm {
     const struct lf_gemm_params *p;
     struct lf_gemm_work work;
-    size_t panel_bytes;
     int block_rows, n_blocks;
     int n_work_tiles, work_tiles_per_task;
-    int round_rows; /* rows that one rounding task takes */
+    int fill_rows; /* rows that one task rounds or quantizes */
 };
 
 static void gemm_task(void *ctx, int task_idx, int worker_idx)
@@ -149,7 +168,7 @@ static void gemm_task(void *ctx, int task_idx, int worker_idx)
     for (int i = first; i < end; i++) {
         int panel_idx = i / g->n_blocks, row = i % g->n_blocks * g->block_rows;
         int col = panel_idx * LF_PANEL_COLS;
-        struct lf_gemm_work_tile u = {.panel = (const char *)w->data + (size_t)panel_idx * g->panel_bytes,
+        struct lf_gemm_work_tile u = {.panel = (const char *)w->data + (size_t)panel_idx * g->work.panel_bytes,
                                       .bias = g->p->bias == NULL ? NULL : g->p->bias + col,
                                       .row = row,
                                       .n_rows = LF_MIN(g->block_rows, g->p->n_tokens - row),
@@ -159,41 +178,36 @@ static void gemm_task(void *ctx, int task_idx, int worker_idx)
     }
 }
 
-static void round_task(void *ctx, int task_idx, int worker_idx)
+static void fill_task(void *ctx, int task_idx, int worker_idx)
 {
     (void)worker_idx;
     const struct gemm *g = ctx;
     const struct lf_gemm_params *p = g->p;
-    int first = task_idx * g->round_rows;
-    int end = LF_MIN(first + g->round_rows, p->n_tokens);
+    int first = task_idx * g->fill_rows, end = LF_MIN(first + g->fill_rows, p->n_tokens);
     for (int r = first; r < end; r++)
-        g->work.rows->to_bf16((uint16_t *)p->scratch + (size_t)r * g->work.x_stride,
-                              (const float *)p->x + (size_t)r * (size_t)p->x_stride, p->w->n_in, (int)g->work.x_stride);
+        lf_gemm_fill_row(&g->work, r, (const float *)p->x + (size_t)r * (size_t)p->x_stride);
 }
 
-/* Rounds x into the scratch where the kernel wants bf16. */
+/* Rounds or quantizes x into the scratch where the kernel wants that. */
 static void prepare_x(struct gemm *g, struct lf_threads *threads)
 {
     const struct lf_gemm_params *p = g->p;
-    if (g->work.kernel->x != LF_X_BF16) {
+    if (g->work.kernel->x == LF_X_FLOAT) {
         g->work.x = p->x;
         g->work.x_stride = (size_t)p->x_stride;
         g->work.x_elem_bytes = sizeof(float);
         return;
     }
-    LF_ASSERT(p->scratch != NULL);
-    g->work.x = p->scratch;
-    g->work.x_stride = round_up((size_t)p->w->n_in, LF_GEMM_X_STRIDE);
-    g->work.x_elem_bytes = sizeof(uint16_t);
-    g->round_rows = LF_MAX(1, LF_ROUND_PER_TASK / p->w->n_in);
-    lf_threads_run(threads, (p->n_tokens + g->round_rows - 1) / g->round_rows, round_task, g);
+    lf_gemm_place_x(&g->work, p->scratch, p->n_tokens);
+    g->fill_rows = LF_MAX(1, LF_ROUND_PER_TASK / p->w->n_in);
+    lf_threads_run(threads, (p->n_tokens + g->fill_rows - 1) / g->fill_rows, fill_task, g);
 }
 
 static void plan_tasks(struct gemm *g, int n_threads)
 {
     const struct lf_gemm_params *p = g->p;
     int n_panels = (p->w->n_out + LF_PANEL_COLS - 1) / LF_PANEL_COLS;
-    uint64_t weight_bytes = (uint64_t)n_panels * g->panel_bytes;
+    uint64_t weight_bytes = (uint64_t)n_panels * g->work.panel_bytes;
     g->block_rows = lf_gemm_block_rows(g->work.kernel, p->n_tokens);
     g->n_blocks = (p->n_tokens + g->block_rows - 1) / g->block_rows;
     g->n_work_tiles = g->n_blocks * n_panels;
@@ -208,16 +222,11 @@ void lf_cpu_gemm(struct lf_device *dev, const struct lf_gemm_params *p)
     LF_ASSERT(p->n_tokens >= 0 && p->w->n_in > 0 && p->w->n_out > 0 && p->w->n_experts == 0);
     LF_ASSERT(p->x_stride >= p->w->n_in && p->y_stride >= p->w->n_out);
     if (p->n_tokens == 0) return;
-    struct gemm g = {.p = p,
-                     .work = {.kernel = dev->gemm[p->w->format.dtype],
-                              .rows = &dev->rows,
-                              .n_in = p->w->n_in,
-                              .k_bytes = LF_PANEL_COLS * lf_dtype_bytes(p->w->format.dtype),
-                              .y = p->y,
-                              .alpha = p->alpha,
-                              .residual = p->residual,
-                              .y_stride = (size_t)p->y_stride},
-                     .panel_bytes = lf_panel_bytes(p->w->format.dtype, p->w->n_in)};
+    struct gemm g = {.p = p, .work = lf_gemm_work(dev, p->w)};
+    g.work.y = p->y;
+    g.work.alpha = p->alpha;
+    g.work.residual = p->residual;
+    g.work.y_stride = (size_t)p->y_stride;
     prepare_x(&g, dev->threads);
     plan_tasks(&g, lf_threads_n(dev->threads));
     lf_threads_run(dev->threads, (g.n_work_tiles + g.work_tiles_per_task - 1) / g.work_tiles_per_task, gemm_task, &g);

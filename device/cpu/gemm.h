@@ -35,8 +35,8 @@ enum {
 enum lf_x_form { LF_X_FLOAT, LF_X_BF16, LF_X_INT8 };
 
 /* One kernel: acc[r, 0..63] = (load ? acc[r, 0..63] : 0) + Σ_k x[r, k] · panel[k, 0..63], k = 0..n_k-1 ascending, for
- * r < n_rows <= max_rows. acc is row-major [n_rows, 64], 64-byte aligned. x_stride counts elements of x. panel points at
- * the first k, which is even, or at a group of coded weights. */
+ * r < n_rows <= max_rows. acc is row-major [n_rows, 64], 64-byte aligned. x_stride counts elements of x. panel points
+ * at the first k, which is even, or at a group of coded weights. */
 struct lf_gemm_tile {
     float *acc;
     const void *x;

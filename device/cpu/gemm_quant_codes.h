@@ -74,7 +74,7 @@ LF_KERNEL void widen_exponents(const uint8_t *e, float *scales)
 {
     LF_UNROLL
     for (int c = 0; c < LF_PANEL_COLS; c += VEC) {
-        ivec bits = IVEC(slli_epi32)(ivec_widen(e + c), 23);
+        ivec bits = ivec_shift_left(ivec_widen(e + c), 23);
         vec_store(scales + c, ivec_as_float(ivec_max(bits, ivec_set(0x400000))));
     }
 }

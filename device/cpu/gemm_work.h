@@ -9,7 +9,7 @@
 #ifndef LF_DEVICE_CPU_GEMM_WORK_H
 #define LF_DEVICE_CPU_GEMM_WORK_H
 
-#include "device/cpu/gemm.h"
+#include "device/cpu/gemm_quant.h"
 #include "device/cpu/row_kernels.h"
 
 enum {
@@ -22,17 +22,34 @@ enum {
 struct lf_gemm_work {
     const struct lf_gemm_kernel *kernel;
     const struct lf_row_kernels *rows;
+    lf_quant_x_fn *quant_x;
+    struct lf_quant_order order; /* of coded weights */
+    size_t panel_bytes;
+    int cell_k; /* consecutive k that lie together in a panel: of one k, a pair or a group */
+    size_t cell_bytes;
+    int n_in;        /* of the matrix */
+    int n_k;         /* the kernel's: n_in, or filled up to whole groups */
     const void *x;   /* what the kernel reads */
     size_t x_stride; /* elements */
     size_t x_elem_bytes;
-    int n_in;
-    size_t k_bytes; /* of one k in a panel */
+    const struct lf_x_group *x_groups; /* [rows, order.n_groups] where the kernel reads int8 */
     float *y;
     float alpha;           /* 1: as it is, to the bit */
     const float *residual; /* or NULL */
     size_t y_stride;
     bool from_memory; /* the weights are not in a cache */
 };
+
+/* The part of it that follows from the matrix. */
+struct lf_gemm_work lf_gemm_work(const struct lf_device *dev, const struct lf_weight *w);
+
+/* ---- x as the kernel reads it: rounded, quantized or, where rows are gathered, copied into a scratch ---- */
+
+/* Bytes of n_rows rows of n_in elements, at least those of any format and any smaller n_in. */
+uint64_t lf_gemm_x_bytes(int n_rows, int n_in);
+/* Lays n_rows rows out in the scratch; fill_row fills them one by one, on any thread. */
+void lf_gemm_place_x(struct lf_gemm_work *g, void *scratch, int n_rows);
+void lf_gemm_fill_row(const struct lf_gemm_work *g, int row, const float *x);
 
 /* Rows [row, row + n_rows) of x and y, columns [col, col + n_cols) of y, n_cols <= 64. */
 struct lf_gemm_work_tile {

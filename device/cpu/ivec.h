@@ -6,6 +6,8 @@
  *     ivec_set_bytes            the four bytes at any address, in every lane
  *     ivec_widen                VEC bytes at any address, each to a lane
  *     ivec_add, _mul, _max      lanes of 32 bits
+ *     ivec_shift_left, _right4  the same, of signed numbers
+ *     ivec_and                  bit by bit
  *     ivec_low4, ivec_high4     the low, the high four bits of every byte
  *     ivec_lookup               of a table of 16 bytes, at the indices in the bytes
  *     ivec_float                lanes as numbers; ivec_as_float: as bits */
@@ -95,6 +97,26 @@ LF_KERNEL ivec ivec_lookup(__m128i table, ivec indices)
 #else
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), indices);
 #endif
+}
+
+/* By n bits, lanes of 32; to the right the sign comes after. */
+LF_KERNEL ivec ivec_shift_left(ivec x, int n)
+{
+#if defined(__AVX512BW__)
+    return _mm512_slli_epi32(x, (unsigned)n);
+#else
+    return _mm256_slli_epi32(x, n);
+#endif
+}
+
+LF_KERNEL ivec ivec_shift_right4(ivec x)
+{
+    return IVEC(srai_epi32)(x, 4);
+}
+
+LF_KERNEL ivec ivec_and(ivec a, ivec b)
+{
+    return IVEC_BITS(and)(a, b);
 }
 
 LF_KERNEL vec ivec_float(ivec x)

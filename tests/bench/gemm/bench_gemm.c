@@ -1,6 +1,7 @@
 /* Our GEMM beside OpenBLAS and oneDNN (where they were found) and beside what the machine can do at most.
  *
- *     bench_gemm [--threads N] [--rounds N] [--model demo|0.5b|8b] [--rows T] [--csv FILE] [--clock wall|cpu]
+ *     bench_gemm [--threads N] [--rounds N] [--model demo|0.5b|8b] [--rows T] [--only NAME,…] [--csv FILE]
+ *                [--clock wall|cpu]
  *
  * A line is all matrices of a model's layers, one GEMM after the other, with T rows each: a decode step for T = 1
  * and 6, a prefill chunk for 64 and 512. Contenders and ceilings take turns in every round, and the best round of each
@@ -14,11 +15,12 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "core/mix.h"
 #include "device/ops.h"
 #include "tests/bench/gemm/ceilings.h"
 #include "tests/bench/gemm/peers.h"
 
-enum { MATRICES_MAX = 32, PEERS_MAX = 8, READ_BYTES = 512 * 1024 * 1024 };
+enum { MATRICES_MAX = 32, PEERS_MAX = 16, READ_BYTES = 512 * 1024 * 1024 };
 
 struct model {
     const char *name;
@@ -35,6 +37,7 @@ static const struct model models[] = {
 static struct lf_device *dev;
 static const struct lf_ops *ops;
 static struct bench_clock the_clock;
+static const char *only; /* names of contenders, or NULL: all */
 
 /* ---- ours ---- */
 
@@ -58,6 +61,18 @@ static void *checked(void *ptr)
     exit(1);
 }
 
+static struct lf_gemm_params params_of(const struct gemm *p, const struct made *m)
+{
+    return (struct lf_gemm_params){.alpha = 1,
+                                   .y = p->y,
+                                   .x = p->x,
+                                   .w = &m->w,
+                                   .n_tokens = p->n_rows,
+                                   .x_stride = p->n_in,
+                                   .y_stride = p->n_out,
+                                   .scratch = m->scratch.ptr};
+}
+
 static void *make_ours(const struct gemm *p, enum lf_dtype dtype)
 {
     struct lf_err err;
@@ -72,14 +87,34 @@ static void *make_ours(const struct gemm *p, enum lf_dtype dtype)
         ops->weight_pack(dev, &m->w, r, 1, row);
     }
     free(row);
-    m->params = (struct lf_gemm_params){.alpha = 1,
-                                        .y = p->y,
-                                        .x = p->x,
-                                        .w = &m->w,
-                                        .n_tokens = p->n_rows,
-                                        .x_stride = p->n_in,
-                                        .y_stride = p->n_out,
-                                        .scratch = m->scratch.ptr};
+    m->params = params_of(p, m);
+    return m;
+}
+
+/* Coded weights: random codes and scales, which no speed depends on, packed as they are read. */
+static void *make_coded(const struct gemm *p, const struct lf_format *format)
+{
+    struct lf_err err;
+    struct made *m = checked(calloc(1, sizeof *m));
+    m->w = (struct lf_weight){.format = *format, .n_out = p->n_out, .n_in = p->n_in};
+    must(lf_buffer_alloc(dev, &m->w_buf, ops->weight_bytes(format, p->n_out, p->n_in), "weights", &err), &err);
+    m->w.data = m->w_buf.ptr;
+    must(lf_buffer_alloc(dev, &m->scratch, ops->gemm_scratch_bytes(p->n_rows, p->n_in), "scratch", &err), &err);
+    size_t n_in = (size_t)p->n_in, n_groups = (size_t)lf_format_n_groups(format, p->n_in);
+    uint8_t *codes = checked(malloc(n_in));
+    float *scales = checked(malloc(n_groups * sizeof(float)));
+    for (int r = 0; r < p->n_out; r++) {
+        for (size_t k = 0; k < n_in; k++) {
+            uint8_t byte = (uint8_t)(lf_mix64((uint64_t)r * n_in + k) & 0x7e);
+            codes[k] = format->code == LF_CODE_I8 || format->code == LF_CODE_E4M3 ? byte : byte & 15;
+        }
+        for (size_t g = 0; g < n_groups; g++) scales[g] = 0x1p-9f;
+        struct lf_quant_rows row = {.codes = codes, .scales = scales};
+        ops->weight_pack(dev, &m->w, r, 1, &row);
+    }
+    free(codes);
+    free(scales);
+    m->params = params_of(p, m);
     return m;
 }
 
@@ -91,6 +126,24 @@ static void *make_f32(const struct gemm *p)
 static void *make_bf16(const struct gemm *p)
 {
     return make_ours(p, LF_BF16);
+}
+
+#define CODED(name, ...)                                                                                               \
+    static void *make_##name(const struct gemm *p)                                                                     \
+    {                                                                                                                  \
+        return make_coded(p, &(struct lf_format){.dtype = LF_BF16, .group_rows = 1, __VA_ARGS__});                     \
+    }
+CODED(int8_32, .code = LF_CODE_I8, .group = 32)
+CODED(int8_128, .code = LF_CODE_I8, .group = 128)
+CODED(int4_32, .code = LF_CODE_I4, .group = 32)
+CODED(int4_64, .code = LF_CODE_I4, .group = 64)
+CODED(int4_128, .code = LF_CODE_I4, .group = 128)
+CODED(mxfp4, .code = LF_CODE_E2M1, .group = 32)
+CODED(fp8_128, .code = LF_CODE_E4M3, .group = 128)
+
+static double bytes_of_ours(const void *made)
+{
+    return (double)((const struct made *)made)->w_buf.bytes;
 }
 
 static void run_ours(void *made)
@@ -106,8 +159,15 @@ static void free_ours(void *made)
     free(m);
 }
 
-static const struct peer ours_f32 = {"ours f32", false, make_f32, run_ours, free_ours};
-static const struct peer ours_bf16 = {"ours bf16", true, make_bf16, run_ours, free_ours};
+#define OURS(name, bf16, make)                                                                                         \
+    {                                                                                                                  \
+        name, bf16, make, run_ours, free_ours, bytes_of_ours                                                           \
+    }
+static const struct peer ours_f32 = OURS("ours f32", false, make_f32), ours_bf16 = OURS("ours bf16", true, make_bf16);
+static const struct peer coded[] = {OURS("int8 g32", false, make_int8_32),   OURS("int8 g128", false, make_int8_128),
+                                    OURS("int4 g32", false, make_int4_32),   OURS("int4 g64", false, make_int4_64),
+                                    OURS("int4 g128", false, make_int4_128), OURS("mxfp4", false, make_mxfp4),
+                                    OURS("fp8 g128", false, make_fp8_128)};
 
 static const struct peer *const peers[] = {
     &ours_bf16,
@@ -124,11 +184,23 @@ static const struct peer *const peers[] = {
 #ifdef BENCH_OPENBLAS
     &peer_openblas_sgemm,
 #endif
+    &coded[0],
+    &coded[1],
+    &coded[2],
+    &coded[3],
+    &coded[4],
+    &coded[5],
+    &coded[6],
 };
 enum { N_PEERS = sizeof peers / sizeof *peers };
 _Static_assert((int)N_PEERS <= (int)PEERS_MAX, "more contenders than room for them");
 
 /* ---- the measurement ---- */
+
+static bool is_wanted(int peer)
+{
+    return only == NULL || strstr(only, peers[peer]->name) != NULL;
+}
 
 struct step {
     struct gemm gemms[MATRICES_MAX];
@@ -162,7 +234,8 @@ static void make_step(struct step *s, const struct model *model, int n_rows)
                                .n_in = n_in,
                                .n_out = n_out,
                                .n_threads = lf_device_info(dev)->n_threads};
-            for (int j = 0; j < (int)N_PEERS; j++) s->made[j][s->n - 1] = checked(peers[j]->make(p));
+            for (int j = 0; j < (int)N_PEERS; j++)
+                if (is_wanted(j)) s->made[j][s->n - 1] = checked(peers[j]->make(p));
             s->macs += (double)n_rows * n_in * n_out;
         }
     }
@@ -171,7 +244,8 @@ static void make_step(struct step *s, const struct model *model, int n_rows)
 static void free_step(struct step *s)
 {
     for (int i = 0; i < s->n; i++) {
-        for (int j = 0; j < (int)N_PEERS; j++) peers[j]->free(s->made[j][i]);
+        for (int j = 0; j < (int)N_PEERS; j++)
+            if (is_wanted(j)) peers[j]->free(s->made[j][i]);
         free((void *)(uintptr_t)s->gemms[i].values);
         free((void *)(uintptr_t)s->gemms[i].x);
         free(s->gemms[i].y);
@@ -188,6 +262,14 @@ static double time_peer(const struct step *s, int peer)
     return (double)(now - start) / n;
 }
 
+static double weight_bytes(const struct step *s, int peer, int n_rows)
+{
+    if (peers[peer]->bytes == NULL) return s->macs / n_rows * (peers[peer]->bf16 ? 2.0 : 4.0);
+    double bytes = 0.0;
+    for (int i = 0; i < s->n; i++) bytes += peers[peer]->bytes(s->made[peer][i]);
+    return bytes;
+}
+
 struct options {
     int n_threads, n_rounds, n_rows;
     const char *model, *csv;
@@ -201,18 +283,20 @@ static void bench_step(const struct model *model, int n_rows, const struct optio
     double best[PEERS_MAX], fma = 0.0, pairs = 0.0, read_gbs = 0.0;
     for (int j = 0; j < (int)N_PEERS; j++) {
         best[j] = 1e30;
-        (void)time_peer(&s, j);
+        if (is_wanted(j)) (void)time_peer(&s, j);
     }
     for (int round = 0; round < o->n_rounds; round++) {
-        for (int j = 0; j < (int)N_PEERS; j++) best[j] = fmin(best[j], time_peer(&s, j));
+        for (int j = 0; j < (int)N_PEERS; j++)
+            if (is_wanted(j)) best[j] = fmin(best[j], time_peer(&s, j));
         fma = fmax(fma, ceiling_gflops(dev, the_clock, false));
         pairs = fmax(pairs, ceiling_gflops(dev, the_clock, true));
         read_gbs = fmax(read_gbs, ceiling_read_gbs(dev, the_clock, buf));
     }
     for (int j = 0; j < (int)N_PEERS; j++) {
+        if (!is_wanted(j)) continue;
         bool bf16 = peers[j]->bf16;
         double gflops = 2.0 * s.macs / best[j];
-        double gbs = s.macs / n_rows * (bf16 ? 2.0 : 4.0) / best[j];
+        double gbs = weight_bytes(&s, j, n_rows) / best[j];
         double ceiling = bf16 && pairs > 0.0 ? pairs : fma;
         double of_flops = ceiling > 0.0 ? 100.0 * gflops / ceiling : 0.0;
         printf("%-5s T=%-4d %-14s %10.1f us %8.1f GFLOP/s %4.0f%% of %-7.1f %7.1f GB/s %4.0f%% of %.1f\n", model->name,
@@ -243,6 +327,8 @@ static bool parse(int argc, char **argv, struct options *o)
             o->n_rows = to_count(argv[i + 1]);
         else if (strcmp(argv[i], "--model") == 0)
             o->model = argv[i + 1];
+        else if (strcmp(argv[i], "--only") == 0)
+            only = argv[i + 1];
         else if (strcmp(argv[i], "--csv") == 0)
             o->csv = argv[i + 1];
         else if (strcmp(argv[i], "--clock") == 0)
@@ -260,8 +346,8 @@ int main(int argc, char **argv)
     struct lf_err err;
     if (!parse(argc, argv, &o)) {
         fprintf(stderr,
-                "usage: %s [--threads N] [--rounds N] [--model demo|0.5b|8b] [--rows T] [--csv FILE] "
-                "[--clock wall|cpu]\n",
+                "usage: %s [--threads N] [--rounds N] [--model demo|0.5b|8b] [--rows T] [--only NAME,...] "
+                "[--csv FILE] [--clock wall|cpu]\n",
                 argv[0]);
         return 2;
     }

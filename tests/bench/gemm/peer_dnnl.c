@@ -124,5 +124,5 @@ static void free_made(void *made)
     free(m);
 }
 
-const struct peer peer_dnnl_f32 = {"oneDNN f32", false, make_f32, run, free_made};
-const struct peer peer_dnnl_bf16 = {"oneDNN bf16", true, make_bf16, run, free_made};
+const struct peer peer_dnnl_f32 = {"oneDNN f32", false, make_f32, run, free_made, NULL};
+const struct peer peer_dnnl_bf16 = {"oneDNN bf16", true, make_bf16, run, free_made, NULL};

@@ -37,7 +37,7 @@ static void free_made(void *made)
     free(m);
 }
 
-const struct peer peer_openblas_sgemm = {"OpenBLAS f32", false, make_sgemm, run_sgemm, free_made};
+const struct peer peer_openblas_sgemm = {"OpenBLAS f32", false, make_sgemm, run_sgemm, free_made, NULL};
 
 #ifdef BENCH_SBGEMM
 static void *make_sbgemm(const struct gemm *p)
@@ -64,5 +64,5 @@ static void run_sbgemm(void *made)
                  p->n_in, 0.0f, p->y, p->n_out);
 }
 
-const struct peer peer_openblas_sbgemm = {"OpenBLAS bf16", true, make_sbgemm, run_sbgemm, free_made};
+const struct peer peer_openblas_sbgemm = {"OpenBLAS bf16", true, make_sbgemm, run_sbgemm, free_made, NULL};
 #endif

@@ -19,6 +19,7 @@ struct peer {
     void *(*make)(const struct gemm *p);
     void (*run)(void *made);
     void (*free)(void *made);
+    double (*bytes)(const void *made); /* of the weights; NULL: two or four an element */
 };
 
 extern const struct peer peer_openblas_sgemm, peer_openblas_sbgemm, peer_dnnl_f32, peer_dnnl_bf16;
