@@ -37,11 +37,11 @@ def read_paragraphs(path):
     return lines
 
 
-def make_facts(rng, n):
-    """n facts whose subjects share no word, so that no two can be taken for each other."""
+def make_facts(rng, n, relations=RELATIONS):
+    """n facts, by turns of these relations, whose subjects share no word, so that no two can be taken for each other."""
     out, words = [], set()
     while len(out) < n:
-        fact = facts.Fact(rng, RELATIONS[len(out) % len(RELATIONS)])
+        fact = facts.Fact(rng, relations[len(out) % len(relations)])
         mine = set(re.findall(r"[A-Z][a-z]+", fact.s))
         if mine & words or fact.s in fact.v:
             continue
