@@ -16,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import tasks  # noqa: E402
 
-DRIVER = os.environ["LF_ACCURACY_DRIVER"]
+DRIVER, LONGFLASH = os.environ["LF_ACCURACY_DRIVER"], os.environ["LF_LONGFLASH"]
 DEMO = os.path.join(tasks.ROOT, "demo", "model")
 N_VOCAB = 4096
 SMALL = ["--windows", "4", "--tokens", "128", "--scored", "16", "--text", "books", "--lengths", "1K:1"]
@@ -34,6 +34,19 @@ def copy_with_bits(folder, n_bits):
     data[first::2] = data[first::2].translate(bytes(byte & mask for byte in range(256)))
     with open(path, "wb") as f:
         f.write(data)
+    return out
+
+
+def shape_with_tokenizer(folder, name):
+    """The shape of a fixture of that name, for dummy weights, with the demo's vocabulary."""
+    out = os.path.join(folder, name)
+    os.makedirs(out)
+    with open(os.path.join(tasks.ROOT, "tests/golden/model/data", name, "config.json"), encoding="utf-8") as f:
+        config = json.load(f)
+    with open(os.path.join(out, "config.json"), "w", encoding="utf-8") as f:
+        json.dump({**config, "vocab_size": N_VOCAB, "max_position_embeddings": 2048}, f)
+    for file in ("tokenizer.model", "tokenizer_config.json"):
+        shutil.copy(os.path.join(DEMO, file), out)
     return out
 
 
@@ -128,6 +141,20 @@ class Accuracy(unittest.TestCase):
                        ["--max-tokens", "64"])[0] for text in task["questions"]]
         self.assertEqual(together, alone)
         self.assertGreater(sum(q.is_right(a["answer"]) for q, a in zip(questions, alone)), 7)  # of 9
+
+    def test_answers_are_those_of_the_program_where_layers_have_windows_or_states_too(self):
+        task, _ = tasks.document(512, 3, 3.5)
+        options = ["--load", "dummy", "--max-tokens", "5"]
+        with open(self.path("document"), "w", encoding="utf-8") as f:
+            f.write(task["document"])
+        for family in ("llama-f32", "gemma3-f32", "qwen3-next-f32"):
+            shape = shape_with_tokenizer(self.folder, family)
+            found = [line["answer"] for line in drive(shape, ["record", self.path("ref"), "8"], [task], options)]
+            expected = [subprocess.run([LONGFLASH, "run", "--model", shape, "--device", "cpu", *options, "--document",
+                                        self.path("document"), text], capture_output=True, text=True, check=True).stdout
+                        for text in task["questions"]]
+            self.assertEqual([text.strip() for text in found], [text.strip() for text in expected], family)
+            self.assertGreater(len(set(found)), 1)
 
     def test_files_of_other_texts_and_broken_ones_are_refused(self):
         drive(DEMO, ["record", self.path("ref"), "8"], WINDOWS)
