@@ -161,6 +161,7 @@ __global__ void __launch_bounds__(THREADS) conv_runs(const __grid_constant__ con
             lf_state_chunk chunk = args.step.chunks[row / RUNS_A_CHUNK];
             channels<T, WIDTH> of = {args, args.step.seqs[chunk.seq], channel};
             int before = chunk.first_token - of.seq.first_token, first = row % RUNS_A_CHUNK * RUN;
+            if (first >= chunk.n_tokens) continue; /* a short last chunk has fewer runs, and nothing lies behind it */
             run(of, before + first, before + min(first + (int)RUN, chunk.n_tokens), w);
             continue;
         }
