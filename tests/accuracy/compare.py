@@ -18,7 +18,8 @@ answers that are right, and how many of A's right ones B has lost, and won. Wher
 tokens, all but A's likeliest are taken as one, and the divergence is at most that of the whole.
 
 It needs a build with tests (--driver, or $LF_ACCURACY_DRIVER). A and B run one after the other; between them stands
-a file of --top · 8 bytes for each position, in the system's folder for temporary files. Python's standard library only."""
+a file of --top · 8 bytes for each position, in the system's folder for temporary files, or in that of --keep. Python's
+standard library only."""
 import argparse
 import csv
 import json
@@ -159,7 +160,7 @@ def print_needles(pairs):
         print_table(["depth", *lengths], lines)
 
 
-def report(args, name, owners, a, b):
+def report(name, owners, a, b):
     """Prints what B costs; the rows."""
     pairs = [(*owner, x, y) for owner, x, y in zip(owners, a, b)]
     groups = list(dict.fromkeys(group for group, _ in owners))
@@ -176,23 +177,39 @@ def label_of(model, options, both):
     return " ".join(filter(None, [os.path.relpath(model) if os.path.isdir(model) else model, both, options]))
 
 
-def measure(args):
-    """All rows of all B."""
+def record(args, folder, task_path, n_lines):
+    """A's results; its distributions are in the file "reference" of the folder. Where it was kept, it is not run."""
+    kept_path = os.path.join(folder, "a.json")
+    mine = {"a": label_of(args.model, args.a, args.both), "top": args.top, "max_tokens": args.max_tokens}
+    if os.path.exists(kept_path):
+        with open(kept_path, encoding="utf-8") as f:
+            kept = json.load(f)
+        if kept["of"] != mine or len(kept["results"]) != n_lines:
+            raise ValueError(f"--keep {folder} is of {kept['of']} with {len(kept['results'])} results, "
+                             f"expected {mine} with {n_lines}")
+        return kept["results"]
+    what = ["record", os.path.join(folder, "reference"), str(args.top)]
+    results = run_driver(args, args.model, args.a, what, task_path, n_lines)
+    with open(kept_path, "w", encoding="utf-8") as f:
+        json.dump({"of": mine, "results": results}, f)
+    return results
+
+
+def measure(args, folder):
+    """All rows of all B. folder: for files."""
     lines, owners = make_tasks(args)
     if not lines:
         raise ValueError("nothing to measure: --windows is 0 and --lengths is empty")
-    rows, model_b = [], args.model_b or args.model
-    with tempfile.TemporaryDirectory(prefix="accuracy") as folder:
-        task_path, reference = os.path.join(folder, "tasks"), os.path.join(folder, "reference")
-        with open(task_path, "w", encoding="utf-8") as f:
-            f.writelines(json.dumps(line) + "\n" for line in lines)
-        record = ["record", reference, str(args.top)]
-        print(f"A: {label_of(args.model, args.a, args.both)}", flush=True)
-        a = run_driver(args, args.model, args.a, record, task_path, len(owners))
-        for options in args.b or [""]:
-            b = run_driver(args, model_b, options, ["compare", reference], task_path, len(owners))
-            rows += report(args, label_of(model_b, options, args.both), owners, a, b)
-    return [{"a": label_of(args.model, args.a, args.both), **row} for row in rows]
+    rows, model_b, name_a = [], args.model_b or args.model, label_of(args.model, args.a, args.both)
+    task_path = os.path.join(folder, "tasks")
+    with open(task_path, "w", encoding="utf-8") as f:
+        f.writelines(json.dumps(line) + "\n" for line in lines)
+    print(f"A: {name_a}", flush=True)
+    a = record(args, folder, task_path, len(owners))
+    for options in args.b or [""]:
+        b = run_driver(args, model_b, options, ["compare", os.path.join(folder, "reference")], task_path, len(owners))
+        rows += report(label_of(model_b, options, args.both), owners, a, b)
+    return [{"a": name_a, **row} for row in rows]
 
 
 def write_results(args, rows):
@@ -240,6 +257,7 @@ def read_arguments():
     ap.add_argument("--seed", type=int, default=1, help="of the documents (default 1)")
     ap.add_argument("--max-kl", type=float, help="exit with 1 where the mean of a row is more")
     ap.add_argument("--max-lost", type=int, help="exit with 1 where so many more of B's answers are wrong than of A's")
+    ap.add_argument("--keep", metavar="FOLDER", help="what A said is kept here, and taken from here the next time")
     ap.add_argument("--csv", help="also write the rows here")
     ap.add_argument("--json", help="and here")
     ap.add_argument("--driver", default=os.environ.get("LF_ACCURACY_DRIVER", DRIVER))
@@ -251,7 +269,12 @@ def read_arguments():
 def main():
     args = read_arguments()
     try:
-        rows = measure(args)
+        if args.keep:
+            os.makedirs(args.keep, exist_ok=True)
+            rows = measure(args, args.keep)
+        else:
+            with tempfile.TemporaryDirectory(prefix="accuracy") as folder:
+                rows = measure(args, folder)
         write_results(args, rows)
     except (Failure, OSError, ValueError) as e:
         sys.exit(f"compare.py: {e}")

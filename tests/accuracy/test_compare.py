@@ -99,6 +99,14 @@ class Accuracy(unittest.TestCase):
             self.assertGreater(float(row["kl_max"]), 0, row)
             self.assertLess(float(row["kl_mean"]), 0.01, row)
 
+    def test_what_was_kept_of_a_is_taken_where_it_is_of_the_same(self):
+        first = self.compare("--b", "--kv-dtype f32", "--keep", self.path("kept"))
+        written = os.stat(self.path("kept/reference")).st_mtime_ns
+        self.assertEqual(self.compare("--b", "--kv-dtype f32", "--keep", self.path("kept")), first)
+        self.assertEqual(os.stat(self.path("kept/reference")).st_mtime_ns, written)
+        self.compare("--a", "--kv-dtype f32", "--keep", self.path("kept"), rc=1)
+        self.compare("--seed", "2", "--keep", self.path("kept"), rc=1)
+
     def test_fewer_bits_cost_more_and_none_lose_answers(self):
         costs = [float(self.compare("--model-b", copy_with_bits(self.folder, bits))[0]["kl_mean"]) for bits in (5, 3)]
         spoiled = copy_with_bits(self.folder, 0)
