@@ -251,7 +251,7 @@ def read_arguments():
     ap.add_argument("--scored", type=int, default=64, help="positions at a window's end (default 64)")
     ap.add_argument("--text", action="append", help="a file, plain or .gz, books (demo/train/books.txt.gz) or docs (this "
                     "repository's); may be given several times (default books, docs)")
-    ap.add_argument("--top", type=int, default=4096, help="A's likeliest tokens that are kept apart (default 4096)")
+    ap.add_argument("--top", type=int, default=1024, help="A's likeliest tokens that are kept apart (default 1024)")
     ap.add_argument("--max-tokens", type=int, default=64, help="of an answer (default 64)")
     ap.add_argument("--chars-per-token", type=float, default=3.5, help="to cut documents to a length (default 3.5)")
     ap.add_argument("--seed", type=int, default=1, help="of the documents (default 1)")
