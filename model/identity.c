@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "core/limits.h"
+#include "model/quantize.h"
 
 /* ---- tensors ---- */
 
@@ -123,6 +124,14 @@ static void add_seed(struct lf_sha256 *sha, uint64_t seed)
     add_text(sha, "seed", text);
 }
 
+static void add_quantize(struct lf_sha256 *sha, enum lf_code code)
+{
+    char text[LF_FORMAT_NAME_BYTES];
+    struct lf_format format = lf_quantize_format(code);
+    lf_format_name(text, &format);
+    add_text(sha, "quantize", text);
+}
+
 enum lf_status lf_identity_make(uint8_t out[LF_SHA256_BYTES], const struct lf_model_opts *opts,
                                 const struct lf_hparams *hp, const struct lf_device_info *info, const uint8_t *weights,
                                 const struct lf_tensor_set *set, struct lf_err *err)
@@ -141,6 +150,7 @@ enum lf_status lf_identity_make(uint8_t out[LF_SHA256_BYTES], const struct lf_mo
             if (lf_rope_is_long(&hp->ropes[i], opts->plan->ctx)) add_text(&sha, "rope", "long");
         if (opts->plan->no_fusion && !info->is_host) add_text(&sha, "fusion", "none");
         add(&sha, "config", config.ptr, config.len);
+        if (opts->quantize != LF_CODE_NONE) add_quantize(&sha, opts->quantize);
         if (opts->load == LF_LOAD_DUMMY) add_seed(&sha, opts->dummy_seed);
         if (weights)
             add(&sha, "weights", weights, LF_SHA256_BYTES);

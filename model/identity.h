@@ -14,6 +14,7 @@
  *     fusion    "none" on a GPU whose ops are not fused (--no-fusion); else it is not there: a CPU's bits are the same
  *     config    config.json, byte for byte: rope and its scaling, windows, norms, head counts
  *     seed      of dummy weights; only there
+ *     quantize  the format that plain matrices were quantized to where they were loaded; else it is not there
  *     weights   32 bytes: SHA-256 of, for each tensor that takes part, in the order of their names, a line
  *               "NAME TYPE ROWS COLUMNS\n" and the hash of its bytes
  *     headers   in place of weights, where nobody asked for their bytes to be hashed: SHA-256 of the safetensors

@@ -33,29 +33,31 @@ struct lf_model {
 
 /* Opens the headers (unless the weights are dummies) and lays the weights out. */
 static enum lf_status open_layout(struct lf_weight_layout **layout, struct lf_tensor_set *set,
-                                  const struct lf_hparams *hp, const struct lf_program *program, const char *dir,
-                                  enum lf_load load, struct lf_device *dev, struct lf_err *err)
+                                  const struct lf_hparams *hp, const struct lf_program *program,
+                                  const struct lf_model_opts *opts, struct lf_device *dev, struct lf_err *err)
 {
-    bool files = load == LF_LOAD_FILES;
-    if (files) LF_TRY(lf_tensor_set_open(set, dir, err));
-    enum lf_status status = lf_weight_layout_make(layout, hp, program, files ? set : NULL, lf_device_ops(dev), err);
+    bool files = opts->load == LF_LOAD_FILES;
+    if (files) LF_TRY(lf_tensor_set_open(set, opts->dir, err));
+    enum lf_status status = lf_weight_layout_make(layout, hp, program, files ? set : NULL, opts->quantize, dev, err);
     if (status != LF_OK) {
-        lf_fail_within(err, status, "%s", dir);
+        lf_fail_within(err, status, "%s", opts->dir);
         lf_tensor_set_close(set);
     }
     return status;
 }
 
-enum lf_status lf_weights_bytes(uint64_t *out, const struct lf_hparams *hp, const char *dir, enum lf_load load,
-                                struct lf_device *dev, struct lf_err *err)
+enum lf_status lf_weights_measure(struct lf_weights_size *out, const struct lf_hparams *hp,
+                                  const struct lf_model_opts *opts, struct lf_device *dev, struct lf_err *err)
 {
     struct lf_tensor_set set = {0};
     struct lf_weight_layout *layout;
     struct lf_program program;
     LF_TRY(lf_program_record(&program, hp, err));
-    enum lf_status status = open_layout(&layout, &set, hp, &program, dir, load, dev, err);
+    enum lf_status status = open_layout(&layout, &set, hp, &program, opts, dev, err);
     if (status == LF_OK) {
-        *out = lf_weight_layout_bytes(layout);
+        *out = (struct lf_weights_size){.bytes = lf_weight_layout_bytes(layout),
+                                        .format = lf_weight_layout_format(layout),
+                                        .quantized = opts->quantize != LF_CODE_NONE};
         lf_weight_layout_free(layout);
         lf_tensor_set_close(&set);
     }
@@ -185,7 +187,7 @@ enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const
     LF_TRY_GOTO(lf_layer_kinds_make(&model->x.kinds, &model->hp, &model->x.programs, opts->plan->kv_dtype,
                                     lf_device_info(dev)->act_dtype, opts->plan->cache_groups, err),
                 done);
-    LF_TRY_GOTO(open_layout(&layout, &set, hp, &model->x.programs.recorded, opts->dir, opts->load, dev, err), done);
+    LF_TRY_GOTO(open_layout(&layout, &set, hp, &model->x.programs.recorded, opts, dev, err), done);
     if (hp->tied && !lf_weight_layout_tied(layout))
         LF_WARN("tie_word_embeddings is true, but lm_head.weight differs from the embedding: lm_head.weight is used");
     model->tied = lf_weight_layout_tied(layout);
@@ -340,7 +342,7 @@ enum lf_status lf_model_plan_ops(struct lf_op_table *out, const struct lf_hparam
     struct lf_weight *weights = NULL;
     enum lf_status status;
     LF_TRY(lf_programs_make(&programs, hp, lf_device_ops(dev), opts->plan->no_fusion, err));
-    LF_TRY_GOTO(open_layout(&layout, &set, hp, &programs.recorded, opts->dir, opts->load, dev, err), done);
+    LF_TRY_GOTO(open_layout(&layout, &set, hp, &programs.recorded, opts, dev, err), done);
     weights = calloc((size_t)programs.recorded.n_slots, sizeof(*weights));
     status = weights ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory for a table of weights");
     if (status != LF_OK) goto done;

@@ -19,6 +19,7 @@ enum lf_load { LF_LOAD_FILES, LF_LOAD_DUMMY };
 struct lf_model_opts {
     const char *dir;
     enum lf_load load;
+    enum lf_code quantize; /* what plain matrices become (quantize.h); LF_CODE_NONE: they stay */
     uint64_t dummy_seed;
     const struct lf_plan *plan; /* sizes of the workspace; copied */
     const char *program;        /* what computes: version, commit and so on; for the identity. NULL: "" */
@@ -28,10 +29,17 @@ struct lf_model_opts {
     void *progress_ctx;
 };
 
-/* Packed bytes of all weights from config.json and the safetensors headers alone; checks that every tensor the
- * architecture needs is there with its shape. load DUMMY: from hp alone. */
-LF_MUST_CHECK enum lf_status lf_weights_bytes(uint64_t *out, const struct lf_hparams *hp, const char *dir,
-                                              enum lf_load load, struct lf_device *dev, struct lf_err *err);
+struct lf_weights_size {
+    uint64_t bytes;          /* of all weights, packed */
+    struct lf_format format; /* of the layers' matrices, of most of them */
+    bool quantized;          /* from plain ones, where they are loaded */
+};
+/* From config.json and the safetensors headers alone; checks that every tensor the architecture needs is there with its
+ * shape, and that the device has kernels for what it becomes. opts' dir, load and quantize count; load DUMMY: from hp
+ * alone. */
+LF_MUST_CHECK enum lf_status lf_weights_measure(struct lf_weights_size *out, const struct lf_hparams *hp,
+                                                const struct lf_model_opts *opts, struct lf_device *dev,
+                                                struct lf_err *err);
 
 /* hp is copied (its layers too). */
 LF_MUST_CHECK enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const struct lf_hparams *hp,
@@ -69,7 +77,8 @@ void lf_model_run_tasks(struct lf_model *model, int n_tasks, lf_task_fn *fn, voi
 LF_MUST_CHECK enum lf_status lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch,
                                            float *logits, struct lf_err *err);
 
-/* What the ops of a step take, before a weight is read: opts' dir, load and plan count. As lf_weights_bytes, and
+/* What the ops of a step take, before a weight is read: opts' dir, load, quantize and plan count. As
+ * lf_weights_measure, and
  * LF_LIMIT. */
 LF_MUST_CHECK enum lf_status lf_model_plan_ops(struct lf_op_table *out, const struct lf_hparams *hp,
                                                const struct lf_model_opts *opts, struct lf_device *dev,

@@ -168,6 +168,8 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .max_seqs = o->max_seqs,
                           .max_out = o->max_out,
                           .kv_dtype = o->kv_dtype,
+                          .weight_format = o->weight_format,
+                          .quantized = o->quantized,
                           .weight_bytes = f->weight_bytes,
                           .workspace_bytes = ws.total_bytes,
                           .rope_bytes = ws.rope_bytes,

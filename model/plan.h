@@ -15,7 +15,7 @@
 #include "kv/kv_layout.h"
 #include "model/hparams.h"
 
-enum { LF_CTX_AUTO = -1 };
+enum { LF_CTX_AUTO = -1, LF_WEIGHTS_NAME_BYTES = LF_FORMAT_NAME_BYTES + 16 };
 
 struct lf_plan_opts {
     int ctx;               /* --ctx, tokens; 0: the model's max_positions; LF_CTX_AUTO: as much of that as fits */
@@ -29,6 +29,8 @@ struct lf_plan_opts {
     int n_snapshots;       /* --snapshots, states that are kept beside those of running sequences; 0: default */
     bool no_prefix_cache;  /* nothing is kept for later: a spare slot is enough */
     uint64_t kv_tokens;    /* --kv-tokens: a cache for so many tokens, of requests of ctx; 0: what memory gives */
+    struct lf_format weight_format; /* of the layers' matrices: what the plan calls them */
+    bool quantized;                 /* they have it by --quantize */
     enum lf_dtype kv_dtype;
     uint64_t host_bytes; /* what the process needs beside the model: program, tokenizer, tables (caller's sum) */
     uint64_t text_bytes; /* beside that, at most, for what clients send and read; taken when it is needed */
@@ -47,6 +49,8 @@ struct lf_plan {
     bool no_fusion, cache_groups;
     int ctx, chunk, max_seqs, max_out;
     enum lf_dtype kv_dtype;
+    struct lf_format weight_format; /* of most of the layers' matrices */
+    bool quantized;
     uint64_t weight_bytes;    /* packed, on the device */
     uint64_t workspace_bytes; /* activations, attention workspace, rope table, logits: no function of the prompt */
     uint64_t rope_bytes, attn_bytes, act_bytes, logits_bytes; /* its parts */
@@ -88,10 +92,13 @@ static inline bool lf_plan_is_plain(const struct lf_plan *plan)
 }
 
 /* LF_INVALID for options that contradict the model (ctx above max_positions). A plan that does not fit is LF_OK with
- * fits = false. weight_bytes comes from lf_weights_bytes; ops are the device's, for the size of the GEMM's scratch. */
+ * fits = false. weight_bytes comes from lf_weights_measure; ops are the device's, for the size of the GEMM's scratch.
+ */
 LF_MUST_CHECK enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, uint64_t weight_bytes,
                                           const struct lf_ops *ops, const struct lf_device_info *info,
                                           const struct lf_plan_opts *opts, struct lf_err *err);
+/* How weights are called that are in this format: "bf16", "int8 in groups of 64, by --quantize". */
+void lf_plan_name_weights(char name[LF_WEIGHTS_NAME_BYTES], const struct lf_plan *plan);
 /* For people, and as one JSON object. */
 void lf_plan_print(const struct lf_plan *plan, const struct lf_hparams *hp, struct lf_buf *out);
 void lf_plan_print_json(const struct lf_plan *plan, const struct lf_hparams *hp, struct lf_buf *out);

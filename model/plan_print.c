@@ -28,6 +28,13 @@ struct lf_size_text lf_plan_size(uint64_t bytes)
     return t;
 }
 
+void lf_plan_name_weights(char name[LF_WEIGHTS_NAME_BYTES], const struct lf_plan *p)
+{
+    char format[LF_FORMAT_NAME_BYTES];
+    lf_format_name(format, &p->weight_format);
+    snprintf(name, LF_WEIGHTS_NAME_BYTES, "%s%s", format, p->quantized ? ", by --quantize" : "");
+}
+
 static void row(struct lf_buf *out, const char *name, uint64_t bytes, const char *note)
 {
     lf_buf_printf(out, "  %-22s %12s%s%s\n", name, lf_plan_size(bytes).text, note[0] ? "  " : "", note);
@@ -111,12 +118,13 @@ static void name_heads(const struct lf_hparams *hp, struct lf_buf *out)
 
 void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct lf_buf *out)
 {
-    char note[128];
+    char note[128], name[LF_WEIGHTS_NAME_BYTES];
     lf_buf_printf(out, "%s: %d layers, hidden %d, ", hp->architecture, hp->n_layers, hp->hidden);
     name_heads(hp, out);
     lf_buf_printf(out, ", vocabulary %d, %d positions\n", hp->n_vocab, hp->max_positions);
     lf_buf_printf(out, "  %-22s %s\n", "device", p->device);
-    row(out, "weights", p->weight_bytes, "");
+    lf_plan_name_weights(name, p);
+    row(out, "weights", p->weight_bytes, name);
     snprintf(note, sizeof(note), "%d tokens a step", p->chunk);
     row(out, "activations", p->act_bytes, note);
     row(out, "attention workspace", p->attn_bytes, "");
@@ -211,12 +219,14 @@ void lf_plan_print_json(const struct lf_plan *p, const struct lf_hparams *hp, st
         {"concurrent_requests", (uint64_t)p->n_concurrent},
         {"longest_ctx", (uint64_t)p->longest_ctx},
     };
+    char weights[LF_WEIGHTS_NAME_BYTES];
     lf_buf_printf(out, "{\"architecture\":");
     lf_json_write_string(out, lf_str_c(hp->architecture));
     lf_buf_cstr(out, ",\"device\":");
     lf_json_write_string(out, lf_str_c(p->device));
     lf_buf_printf(out, ",\"device_is_described\":%s", p->is_described ? "true" : "false");
-    lf_buf_printf(out, ",\"kv_dtype\":\"%s\"", lf_dtype_name(p->kv_dtype));
+    lf_plan_name_weights(weights, p);
+    lf_buf_printf(out, ",\"weight_format\":\"%s\",\"kv_dtype\":\"%s\"", weights, lf_dtype_name(p->kv_dtype));
     for (size_t i = 0; i < LF_N_ELEMS(numbers); i++) {
         lf_buf_printf(out, ",\"%s\":%" PRIu64, numbers[i].key, numbers[i].value);
     }

@@ -6,13 +6,14 @@
  * under the name that a tensor of that expert alone would have. So a model is the same, and so is its hash, whichever
  * way it was saved; but for columns and MXFP4, whose hash is of what stands in the file.
  *
- * Matrices keep the element type of the file, MXFP4 becomes bf16; vectors (norms, biases) become float. Files are read
- * front to back through one staging buffer (stage.h), so nothing is held twice and the reading is sequential.
+ * Matrices keep the element type of the file, or are quantized (quantize.h); MXFP4 becomes bf16; vectors (norms,
+ * biases) become float. Files are read front to back through one staging buffer (stage.h), so nothing is held twice and
+ * the reading is sequential.
  *
  * A checkpoint of the bare model (without its head) has the same names without "model." before them, one of a model
  * that also sees has more before it: a name is looked for as its slot has it, then so (prefixes).
  *
- * It does not share matrices between models, convert, or quantize. */
+ * It does not share matrices between models. */
 #include "model/weights.h"
 
 #include <inttypes.h>
@@ -25,6 +26,7 @@
 #include "core/log.h"
 #include "model/identity.h"
 #include "model/mxfp4.h"
+#include "model/quantize.h"
 #include "model/stage.h"
 #include "model/tied.h"
 
@@ -33,6 +35,7 @@ enum { NAME_BYTES = LF_PART_NAME_BYTES, MAX_UNUSED_LINES = 8 };
 /* Where a slot lies. */
 struct target {
     struct lf_format format;
+    bool quantized; /* here, where it is loaded */
     uint64_t offset;
 };
 
@@ -40,6 +43,7 @@ struct lf_weight_layout {
     const struct lf_tensor_set *set;
     const struct lf_program *program;
     bool tied;              /* slots that share another's bytes do */
+    enum lf_code quantize;  /* what quantized targets become */
     struct lf_part *parts;  /* [n_parts] */
     struct target *targets; /* [program->n_slots] */
     int n_parts;
@@ -241,6 +245,9 @@ static enum lf_status add_part(struct lf_weight_layout *l, const struct lf_hpara
     if (l->set) LF_TRY(bind_tensor(l, p, err));
     struct lf_format format = lf_format_plain(slot->is_vector ? LF_F32 : p->dtype);
     struct target *target = &l->targets[slot_idx];
+    if (target->quantized && p->stored == LF_STORED_MXFP4)
+        return lf_fail(err, LF_UNSUPPORTED, "--quantize is for plain weights, and tensor %s is MXFP4", p->name);
+    if (target->quantized) format = lf_quantize_format(l->quantize);
     if ((part_idx > 0 || expert > 0) && !lf_format_equal(&target->format, &format)) {
         char name[LF_FORMAT_NAME_BYTES], others[LF_FORMAT_NAME_BYTES];
         lf_format_name(name, &format);
@@ -264,6 +271,45 @@ static enum lf_status add_parts(struct lf_weight_layout *l, const struct lf_hpar
                 LF_TRY(add_part(l, hp, i, expert, k, row, err));
     }
     return LF_OK;
+}
+
+/* The formats that plain weights can be quantized to on the device, for a matrix like the slot, by their names. */
+static void name_supported(const struct lf_slot *slot, struct lf_device *dev, char out[64])
+{
+    static const enum lf_code all[] = {LF_CODE_E4M3, LF_CODE_I8, LF_CODE_I4};
+    size_t n = 0;
+    for (size_t i = 0; i < LF_N_ELEMS(all); i++) {
+        struct lf_format format = lf_quantize_format(all[i]);
+        if (lf_device_ops(dev)->supports_format(dev, &format, slot->n_out, slot->n_in, slot->n_experts))
+            n += (size_t)snprintf(out + n, 64 - n, "%s%s", n ? ", " : "", lf_code_name(all[i]));
+    }
+    if (n == 0) snprintf(out, 64, "none, so without --quantize");
+}
+
+/* Which slots are quantized; refuses what the device has no kernels for. */
+static enum lf_status choose_quantized(struct lf_weight_layout *l, struct lf_device *dev, struct lf_err *err)
+{
+    struct lf_format format = lf_quantize_format(l->quantize);
+    if (l->quantize == LF_CODE_NONE) return LF_OK;
+    bool *chosen = calloc((size_t)l->program->n_slots, sizeof(*chosen));
+    if (!chosen) return lf_fail(err, LF_NO_MEMORY, "no memory for a list of %d weights", l->program->n_slots);
+    lf_quantize_choose(l->program, chosen);
+    enum lf_status status = LF_OK;
+    for (int i = 0; i < l->program->n_slots && status == LF_OK; i++) {
+        const struct lf_slot *slot = &l->program->slots[i];
+        l->targets[i].quantized = chosen[i];
+        if (!chosen[i] || lf_device_ops(dev)->supports_format(dev, &format, slot->n_out, slot->n_in, slot->n_experts))
+            continue;
+        char name[LF_FORMAT_NAME_BYTES], supported[64];
+        lf_format_name(name, &format);
+        name_supported(slot, dev, supported);
+        status = lf_fail(err, LF_UNSUPPORTED,
+                         "--quantize %s: %s on this device (%s) is not implemented for %s of [%d, %d]; implemented: %s",
+                         lf_code_name(l->quantize), name, lf_device_info(dev)->kind,
+                         slot->n_experts > 0 ? "experts" : "matrices", slot->n_out, slot->n_in, supported);
+    }
+    free(chosen);
+    return status;
 }
 
 static enum lf_status lay_out(struct lf_weight_layout *l, const struct lf_ops *ops, struct lf_err *err)
@@ -379,7 +425,7 @@ static enum lf_status settle_ties(struct lf_weight_layout *l, struct lf_err *err
 
 enum lf_status lf_weight_layout_make(struct lf_weight_layout **out, const struct lf_hparams *hp,
                                      const struct lf_program *program, const struct lf_tensor_set *set,
-                                     const struct lf_ops *ops, struct lf_err *err)
+                                     enum lf_code quantize, struct lf_device *dev, struct lf_err *err)
 {
     size_t max_parts = count_parts(program);
     enum lf_status status;
@@ -387,6 +433,7 @@ enum lf_status lf_weight_layout_make(struct lf_weight_layout **out, const struct
     if (l) {
         l->set = set;
         l->program = program;
+        l->quantize = quantize;
         l->parts = calloc(max_parts, sizeof(*l->parts));
         l->targets = calloc((size_t)program->n_slots, sizeof(*l->targets));
     }
@@ -395,8 +442,9 @@ enum lf_status lf_weight_layout_make(struct lf_weight_layout **out, const struct
         goto fail;
     }
     LF_TRY_GOTO(settle_ties(l, err), fail);
+    LF_TRY_GOTO(choose_quantized(l, dev, err), fail);
     LF_TRY_GOTO(add_parts(l, hp, err), fail);
-    LF_TRY_GOTO(lay_out(l, ops, err), fail);
+    LF_TRY_GOTO(lay_out(l, lf_device_ops(dev), err), fail);
     if (set) {
         LF_TRY_GOTO(check_unused(l, hp, err), fail);
         qsort(l->parts, (size_t)l->n_parts, sizeof(*l->parts), compare_parts_by_offset);
@@ -419,6 +467,32 @@ void lf_weight_layout_free(struct lf_weight_layout *layout)
 uint64_t lf_weight_layout_bytes(const struct lf_weight_layout *layout)
 {
     return layout->bytes;
+}
+
+/* Elements of matrices of layers that have the format. */
+static uint64_t count_elements(const struct lf_weight_layout *l, const struct lf_format *format)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < l->program->n_slots; i++) {
+        const struct lf_slot *slot = &l->program->slots[i];
+        if (slot->is_vector || slot->layer < 0 || !lf_format_equal(&l->targets[i].format, format)) continue;
+        n += (uint64_t)slot->n_out * (uint64_t)slot->n_in * (uint64_t)LF_MAX(slot->n_experts, 1);
+    }
+    return n;
+}
+
+struct lf_format lf_weight_layout_format(const struct lf_weight_layout *l)
+{
+    struct lf_format best = lf_format_plain(LF_F32);
+    uint64_t most = count_elements(l, &best);
+    for (int i = 0; i < l->program->n_slots; i++) {
+        const struct lf_format *format = &l->targets[i].format;
+        if (lf_format_equal(format, &best)) continue;
+        uint64_t n = count_elements(l, format);
+        if (n > most) best = *format;
+        most = LF_MAX(most, n);
+    }
+    return best;
 }
 
 bool lf_weight_layout_tied(const struct lf_weight_layout *layout)
@@ -450,6 +524,7 @@ struct loader {
     const struct lf_model_opts *opts;
     struct lf_weights *w;
     struct lf_stage stage;
+    struct lf_quantizer quantizer;
     char *ordered;  /* [LF_STAGE_BYTES] staged rows in the order of the slot; NULL until they are needed */
     float *widened; /* [LF_STAGE_BYTES / 2] elements of a vector as float */
     struct lf_tensor_hash *hashes; /* [n_parts]; NULL: not asked for */
@@ -457,19 +532,26 @@ struct loader {
 };
 
 /* n rows from row `row` of a part on, as the slot has them, to where they belong. */
-static void store_rows(struct loader *ld, const struct lf_part *p, int row, int n, const void *rows)
+static enum lf_status store_rows(struct loader *ld, const struct lf_part *p, int row, int n, const void *rows,
+                                 struct lf_err *err)
 {
     const struct lf_weight *w = &ld->w->of[p->slot_idx];
     const struct lf_slot *slot = &ld->layout->program->slots[p->slot_idx];
     if (!slot->is_vector) {
         struct lf_weight one = lf_weight_of_expert(ld->ops, w, p->expert);
-        ld->ops->weight_pack(ld->dev, &one, p->row_first + row, n, rows);
-        return;
+        bool quantized = ld->layout->targets[p->slot_idx].quantized;
+        struct lf_quant_rows coded;
+        if (quantized)
+            LF_TRY(lf_quantizer_run(&ld->quantizer, lf_device_threads(ld->dev), &w->format, p->dtype, n, p->n_in, rows,
+                                    p->name, &coded, err));
+        ld->ops->weight_pack(ld->dev, &one, p->row_first + row, n, quantized ? &coded : rows);
+        return LF_OK;
     }
     lf_to_f32(ld->widened, rows, p->dtype, (size_t)n);
     for (int i = 0; i < n && slot->add != 0; i++) ld->widened[i] += slot->add;
     float *to = (float *)w->data + (size_t)p->expert * (size_t)slot->n_out + p->row_first + row;
     lf_upload(ld->dev, to, ld->widened, (size_t)n * sizeof(float));
+    return LF_OK;
 }
 
 /* The same of the staged rows [row, row + n) of a part whose rows have another order in the file: whatever stands side
@@ -487,7 +569,7 @@ static enum lf_status store_reordered(struct loader *ld, const struct lf_part *p
         if (is_staged)
             memcpy(ld->ordered + (size_t)n_run++ * row_bytes, ld->stage.rows + (size_t)from * row_bytes, row_bytes);
         if (n_run == 0 || (is_staged && to + 1 < order->n_rows)) continue;
-        store_rows(ld, p, is_staged ? to + 1 - n_run : to - n_run, n_run, ld->ordered);
+        LF_TRY(store_rows(ld, p, is_staged ? to + 1 - n_run : to - n_run, n_run, ld->ordered, err));
         n_run = 0;
     }
     return LF_OK;
@@ -502,7 +584,7 @@ static enum lf_status load_part(struct loader *ld, const struct lf_part *p, stru
         int n = LF_MIN(n_max, p->n_rows - row);
         LF_TRY(lf_stage_rows(&ld->stage, p, row, n, err));
         if (is_ordered)
-            store_rows(ld, p, row, n, ld->stage.rows);
+            LF_TRY(store_rows(ld, p, row, n, ld->stage.rows, err));
         else
             LF_TRY(store_reordered(ld, p, row, n, err));
         ld->done += lf_part_file_bytes(p, n);
@@ -536,6 +618,7 @@ enum lf_status lf_weights_load(struct lf_weights *out, struct lf_device *dev, co
     status = LF_OK;
 done:
     lf_stage_deinit(&ld.stage);
+    lf_quantizer_deinit(&ld.quantizer);
     free(ld.ordered);
     free(ld.widened);
     free(ld.hashes);

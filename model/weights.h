@@ -1,7 +1,7 @@
 /* The weights of a model on a device: bound by name, checked by shape, packed for the GEMM.
  *
  * Which there are is what the model's program has slots for (program.h). All of them live in one buffer, whose size is
- * a closed formula over slots and element types. */
+ * a closed formula over slots and formats. */
 #ifndef LF_MODEL_WEIGHTS_H
 #define LF_MODEL_WEIGHTS_H
 
@@ -20,21 +20,24 @@ struct lf_weights {
     uint8_t sha[LF_SHA256_BYTES]; /* of all bytes read (model/identity.h), where the options ask for it */
 };
 
-/* Which element type each matrix has and where it lies; made from headers or, for dummy weights, from slots alone. */
+/* Which format each matrix has and where it lies; made from headers or, for dummy weights, from slots alone. */
 struct lf_weight_layout;
 
-/* program: the recorded one; borrowed, as the set is, which is NULL for dummy weights. LF_CORRUPT for a tensor that a
- * slot needs and the set lacks, and for a shape that is another, LF_UNSUPPORTED for an element type or a tensor that
- * would take part and is not implemented. Tensors that take no part are named in the log. */
+/* program: the recorded one; borrowed, as the set is, which is NULL for dummy weights. quantize: what plain matrices
+ * become (quantize.h), LF_CODE_NONE: they stay. LF_CORRUPT for a tensor that a slot needs and the set lacks, and for a
+ * shape that is another, LF_UNSUPPORTED for an element type or a tensor that would take part and is not implemented,
+ * and for what the device has no kernels for. Tensors that take no part are named in the log. */
 LF_MUST_CHECK enum lf_status lf_weight_layout_make(struct lf_weight_layout **out, const struct lf_hparams *hp,
                                                    const struct lf_program *program, const struct lf_tensor_set *set,
-                                                   const struct lf_ops *ops, struct lf_err *err);
+                                                   enum lf_code quantize, struct lf_device *dev, struct lf_err *err);
 void lf_weight_layout_free(struct lf_weight_layout *layout); /* accepts NULL */
 uint64_t lf_weight_layout_bytes(const struct lf_weight_layout *layout);
+/* The format of the layers' matrices; where they have several, that of most elements. */
+struct lf_format lf_weight_layout_format(const struct lf_weight_layout *layout);
 /* Whether every matrix that shares another one's bytes does: as the configuration says, unless the files hold one that
  * differs (lm_head). */
 bool lf_weight_layout_tied(const struct lf_weight_layout *layout);
-/* Types and shapes by slot, out [n_slots]; data stays NULL. */
+/* Formats and shapes by slot, out [n_slots]; data stays NULL. */
 void lf_weight_layout_describe(const struct lf_weight_layout *layout, struct lf_weight *out);
 
 /* Allocates the buffer and fills it from the layout's files, or with seeded random numbers. */

@@ -34,6 +34,7 @@ struct lf_config {
     /* model and memory */
     const char *model; /* a directory, or a model of the Hugging Face cache */
     int load_choice;   /* an lf_load */
+    int quantize;      /* of --quantize's choices; 0: none (lf_runtime_model_opts) */
     uint64_t seed;
     int ctx; /* tokens; 0: the model's; LF_OPTION_WORD: what fits */
     uint64_t memory;

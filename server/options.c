@@ -49,6 +49,20 @@ static const struct lf_option rows[] = {
      .help = "dummy: a directory without a tokenizer will do; its texts are token ids with spaces between them",
      .commands = TOKENIZE,
      .group = LF_GROUP_MODEL},
+    {.name = "quantize",
+     .type = LF_OPTION_CHOICE,
+     .offset = FIELD(quantize),
+     .choices = "none|fp8|int8|int4",
+     .fallback = "none",
+     .arg = "FORMAT",
+     .help = "what plain weights become while they are read: half of their bytes, or a quarter",
+     .detail =
+         "Matrices of the layers, experts included, are rounded: fp8 with a scale for each row, int8 with one for "
+         "each 64 elements of a row, int4 with one for each 32. Embedding, head, routers and what sets the memory "
+         "of delta nets stay as they are. Answers change a little (docs/models.md says how much). A format that "
+         "the device has no kernels for is refused. A checkpoint that is quantized already needs no option.",
+     .commands = MODELS,
+     .group = LF_GROUP_MODEL},
     {.name = "seed",
      .type = LF_OPTION_SIZE,
      .offset = FIELD(seed),

@@ -18,7 +18,7 @@ static void choose_steps(const struct lf_plan *p, struct lf_op_step out[STEPS_N]
 static enum lf_status make_table(struct lf_op_table *out, struct lf_runtime *rt, const struct lf_op_step *step,
                                  struct lf_err *err)
 {
-    struct lf_model_opts opts = {.dir = rt->dir.path, .load = (enum lf_load)rt->config->load_choice, .plan = &rt->plan};
+    struct lf_model_opts opts = lf_runtime_model_opts(rt);
     if (rt->model) return lf_model_profile(out, rt->model, &rt->kv, step, PROFILE_RUNS_N, err);
     return lf_model_plan_ops(out, &rt->hp, &opts, rt->dev, step, err);
 }

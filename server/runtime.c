@@ -374,6 +374,8 @@ static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memor
         .no_prefix_cache = !c->prefix_cache,
         .kv_tokens = c->kv_tokens,
         .kv_dtype = kv_dtype(rt),
+        .weight_format = rt->weights.format,
+        .quantized = rt->weights.quantized,
         .no_fusion = c->no_fusion,
         .cache_groups = CACHE_GROUPS,
         .host_bytes = rt->process_bytes + HTTP_BYTES + lf_answer_vocabulary_bytes(&rt->vocabulary),
@@ -420,15 +422,27 @@ static enum lf_status make_vocabulary(struct lf_runtime *rt, bool serves, struct
     return LF_OK;
 }
 
+struct lf_model_opts lf_runtime_model_opts(const struct lf_runtime *rt)
+{
+    static const enum lf_code codes[] = {LF_CODE_NONE, LF_CODE_E4M3, LF_CODE_I8, LF_CODE_I4}; /* by choice */
+    const struct lf_config *c = rt->config;
+    return (struct lf_model_opts){.dir = rt->dir.path,
+                                  .load = (enum lf_load)c->load_choice,
+                                  .quantize = codes[c->quantize],
+                                  .dummy_seed = c->seed,
+                                  .plan = &rt->plan,
+                                  .hash_weights = c->cache_dir != NULL};
+}
+
 enum lf_status lf_runtime_plan(struct lf_runtime *rt, bool serves, struct lf_err *err)
 {
     const struct lf_config *c = rt->config;
-    uint64_t weight_bytes;
+    struct lf_model_opts model_opts = lf_runtime_model_opts(rt);
     if (serves) LF_TRY(check_text_memory(c, err));
     LF_TRY(make_vocabulary(rt, serves, err));
-    enum lf_status status =
-        lf_weights_bytes(&weight_bytes, &rt->hp, rt->dir.path, (enum lf_load)c->load_choice, rt->dev, err);
+    enum lf_status status = lf_weights_measure(&rt->weights, &rt->hp, &model_opts, rt->dev, err);
     LF_TRY(lf_model_dir_complete(&rt->dir, status, err));
+    uint64_t weight_bytes = rt->weights.bytes;
     struct lf_plan_opts opts = plan_opts(rt, c->memory, serves);
     if (c->ctx == LF_CTX_AUTO) return plan_largest(rt, &opts, weight_bytes, err);
     LF_TRY(plan_with(rt, &opts, weight_bytes, err));
@@ -475,16 +489,10 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
     char program[LF_PROGRAM_BYTES];
     lf_program_print(program);
     if (c->cache_dir) LF_TRY(lf_disk_store_lock(&rt->disk, c->cache_dir, err));
-    struct lf_model_opts model_opts = {
-        .dir = rt->dir.path,
-        .load = (enum lf_load)c->load_choice,
-        .dummy_seed = c->seed,
-        .plan = &rt->plan,
-        .program = program,
-        .hash_weights = c->cache_dir != NULL,
-        .progress = progress,
-        .progress_ctx = ctx,
-    };
+    struct lf_model_opts model_opts = lf_runtime_model_opts(rt);
+    model_opts.program = program;
+    model_opts.progress = progress;
+    model_opts.progress_ctx = ctx;
     LF_TRY(lf_model_open(&rt->model, rt->dev, &rt->hp, &model_opts, err));
     uint8_t identity[32];
     lf_model_identity(rt->model, identity);

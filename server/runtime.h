@@ -31,6 +31,7 @@ struct lf_runtime {
     struct lf_answer_vocabulary vocabulary; /* for grammars; zeroed: not asked for, or texts are ids */
     uint64_t kv_block_bytes;                /* of the cache that the model needs */
     int slot_blocks;                        /* of its states; 0: none */
+    struct lf_weights_size weights;         /* measured for the plan */
     struct lf_plan plan;
     struct lf_model *model;
     struct lf_disk_store disk; /* --cache-dir, else zeroed */
@@ -47,6 +48,8 @@ LF_MUST_CHECK enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct
  * --json-schema and the like. serves: with what an HTTP server takes. A plan that does not fit is LF_OK: look at
  * rt->plan.fits. */
 LF_MUST_CHECK enum lf_status lf_runtime_plan(struct lf_runtime *rt, bool serves, struct lf_err *err);
+/* What the configuration says of the model, but for what only loading needs. Borrows from rt. */
+struct lf_model_opts lf_runtime_model_opts(const struct lf_runtime *rt);
 /* The memory for texts that the plan counts. */
 uint64_t lf_runtime_text_bytes(const struct lf_runtime *rt);
 /* Weights and cache; before that the lock of --cache-dir. progress (may be NULL) is called with bytes done of total. */

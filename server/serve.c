@@ -44,6 +44,7 @@ struct server {
     char model_id[LF_MODEL_NAME_BYTES + 1];
     const char *aliases[LF_CONFIG_LIST_N + 1];
     char fingerprint[24];
+    char weight_format[LF_WEIGHTS_NAME_BYTES];
     int64_t started_ns;
     struct lf_notify notify;
 };
@@ -164,8 +165,9 @@ static void name_computation(struct server *s)
     uint8_t hash[LF_SHA256_BYTES];
     struct lf_buf text;
     lf_buf_init(&text, 4096);
-    lf_buf_printf(&text, "%s\n%s\n%s\n%s\n%d", lf_version(), lf_commit(), s->model_id, s->rt.plan.device,
-                  s->config->kv_dtype);
+    lf_plan_name_weights(s->weight_format, &s->rt.plan);
+    lf_buf_printf(&text, "%s\n%s\n%s\n%s\n%d\n%s", lf_version(), lf_commit(), s->model_id, s->rt.plan.device,
+                  s->config->kv_dtype, s->weight_format);
     lf_sha256(lf_buf_view(&text).ptr, text.len, hash);
     lf_buf_deinit(&text);
     snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%02x%02x%02x%02x%02x", hash[0], hash[1], hash[2], hash[3],
@@ -220,6 +222,7 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .model_created_s = lf_clock_unix_s(),
         .version = lf_version(),
         .commit = lf_commit(),
+        .weight_format = s->weight_format,
         .fingerprint = s->fingerprint,
         .tool_parser = c->tool_parser,
         .no_reasoning = c->reasoning != 0,
@@ -386,12 +389,13 @@ static void print_ready(const struct server *s)
     lf_buf_init(&sampling, 256);
     lf_sampling_defaults_print(&s->sampling, &sampling);
     bool v6 = strchr(s->config->host, ':') != NULL;
-    printf("ready in %.2f s: http://%s%s%s:%d  model %s, context %d tokens, %d such request%s at once%s, %.1f MiB, "
-           "on %s%s%s\n",
-           (double)(lf_clock_ns() - s->started_ns) / LF_NS_PER_S, v6 ? "[" : "", s->config->host, v6 ? "]" : "",
-           lf_http_server_port(s->http), s->model_id, p->ctx, p->n_concurrent, p->n_concurrent == 1 ? "" : "s", lowered,
-           (double)p->total_bytes / (1024.0 * 1024.0), p->device, sampling.len ? ", unless a request says: " : "",
-           lf_buf_view(&sampling).ptr);
+    printf(
+        "ready in %.2f s: http://%s%s%s:%d  model %s (%s), context %d tokens, %d such request%s at once%s, %.1f MiB, "
+        "on %s%s%s\n",
+        (double)(lf_clock_ns() - s->started_ns) / LF_NS_PER_S, v6 ? "[" : "", s->config->host, v6 ? "]" : "",
+        lf_http_server_port(s->http), s->model_id, s->weight_format, p->ctx, p->n_concurrent,
+        p->n_concurrent == 1 ? "" : "s", lowered, (double)p->total_bytes / (1024.0 * 1024.0), p->device,
+        sampling.len ? ", unless a request says: " : "", lf_buf_view(&sampling).ptr);
     lf_buf_deinit(&sampling);
     fflush(stdout);
 }

@@ -46,8 +46,8 @@ class Ops(harness.Case):
         m = r["data"][0]
         self.assertEqual((m["id"], m["object"], m["created"], m["owned_by"], m["max_model_len"]),
                          ('org/demo "x"', "model", 1700000000, "longflash", 4096))
-        self.assertEqual((m["type"], m["display_name"], m["created_at"], m["lifecycle"]),
-                         ("model", 'org/demo "x"', "2023-11-14T22:13:20Z", "active"))
+        self.assertEqual((m["type"], m["display_name"], m["created_at"], m["lifecycle"], m["weight_format"]),
+                         ("model", 'org/demo "x"', "2023-11-14T22:13:20Z", "active", "bf16"))
         self.assertEqual((r["has_more"], r["first_id"], r["last_id"]), (False, 'org/demo "x"', 'org/demo "x"'))
         self.assertEqual(self.server.get("/v1/models/org%2Fdemo%20%22x%22").json, m)
         self.assertEqual(self.server.get("/v1/models/org/demo%20%22x%22").json, m)

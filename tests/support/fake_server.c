@@ -274,6 +274,7 @@ int main(int argc, char **argv)
                                   .model_created_s = 1700000000,
                                   .version = "9.8.7",
                                   .commit = "0123abc",
+                                  .weight_format = "bf16",
                                   .fingerprint = "fp_0123456789",
                                   .request_deadline_ms = 600000,
                                   .n_connections_per_address = 64},

@@ -9,7 +9,7 @@ static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_o
 {
     struct lf_device_opts dev_opts = {
         .name = o->device ? o->device : "cpu", .n_threads = o->n_threads, .max_isa = o->max_isa};
-    uint64_t weight_bytes;
+    struct lf_weights_size weights;
     LF_TRY(lf_hparams_read(&rig->hp, o->dir, err));
     if (o->change) o->change(&rig->hp);
     dev_opts.act_dtype = rig->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
@@ -17,7 +17,14 @@ static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_o
     if (o->adapt) o->adapt(rig->dev);
     const struct lf_device_info *info = lf_device_info(rig->dev);
     enum lf_dtype kv_dtype = info->is_host ? o->kv_dtype : info->act_dtype;
-    LF_TRY(lf_weights_bytes(&weight_bytes, &rig->hp, o->dir, o->load, rig->dev, err));
+    struct lf_model_opts model_opts = {.dir = o->dir,
+                                       .load = o->load,
+                                       .quantize = o->quantize,
+                                       .dummy_seed = o->seed,
+                                       .plan = &rig->plan,
+                                       .program = o->program,
+                                       .hash_weights = o->hash_weights};
+    LF_TRY(lf_weights_measure(&weights, &rig->hp, &model_opts, rig->dev, err));
     struct lf_plan_opts plan_opts = {.ctx = o->ctx,
                                      .chunk = o->chunk,
                                      .max_seqs = o->max_seqs,
@@ -26,13 +33,7 @@ static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_o
                                      .kv_dtype = kv_dtype,
                                      .no_fusion = o->no_fusion,
                                      .cache_groups = o->cache_groups};
-    LF_TRY(lf_plan_make(&rig->plan, &rig->hp, weight_bytes, lf_device_ops(rig->dev), info, &plan_opts, err));
-    struct lf_model_opts model_opts = {.dir = o->dir,
-                                       .load = o->load,
-                                       .dummy_seed = o->seed,
-                                       .plan = &rig->plan,
-                                       .program = o->program,
-                                       .hash_weights = o->hash_weights};
+    LF_TRY(lf_plan_make(&rig->plan, &rig->hp, weights.bytes, lf_device_ops(rig->dev), info, &plan_opts, err));
     LF_TRY(lf_model_open(&rig->model, rig->dev, &rig->hp, &model_opts, err));
     struct lf_kv_cache_opts kv_opts = {.dtype = kv_dtype,
                                        .n_blocks = rig->plan.n_blocks,

@@ -18,6 +18,7 @@ struct model_rig_opts {
     const char *dir;
     const char *device; /* NULL: cpu */
     enum lf_load load;
+    enum lf_code quantize; /* as in lf_model_opts */
     uint64_t seed;
     int max_isa; /* an lf_isa, or -1 for the best */
     int n_threads;

@@ -425,8 +425,9 @@ const struct lf_api_example lf_api_examples[] = {
      .answer = "{\"object\": \"list\",\n"
                " \"data\": [{\"id\": \"demo\", \"object\": \"model\", \"created\": 1795374415, \"owned_by\": "
                "\"longflash\", \"max_model_len\": 8192, \"type\": \"model\", \"display_name\": \"demo\", "
-               "\"created_at\": \"2026-11-22T18:46:55Z\", \"lifecycle\": \"active\", \"default_sampling_params\": "
-               "{\"temperature\": 1, \"top_p\": 1, \"top_k\": 0, \"min_p\": 0, \"repetition_penalty\": 1}}],\n"
+               "\"created_at\": \"2026-11-22T18:46:55Z\", \"lifecycle\": \"active\", \"weight_format\": \"bf16\", "
+               "\"default_sampling_params\": {\"temperature\": 1, \"top_p\": 1, \"top_k\": 0, \"min_p\": 0, "
+               "\"repetition_penalty\": 1}}],\n"
                " \"has_more\": false, \"first_id\": \"demo\", \"last_id\": \"demo\"}"},
     {.request = "GET /v1/models/demo",
      .body = NULL,
@@ -440,6 +441,7 @@ const struct lf_api_example lf_api_examples[] = {
                " \"display_name\": \"demo\",\n"
                " \"created_at\": \"2026-11-22T18:46:55Z\",\n"
                " \"lifecycle\": \"active\",\n"
+               " \"weight_format\": \"bf16\",\n"
                " \"default_sampling_params\": {\"temperature\": 1, \"top_p\": 1, \"top_k\": 0, \"min_p\": 0, "
                "\"repetition_penalty\": 1}}"},
     {.request = "POST /v1/completions",

@@ -87,7 +87,8 @@ static void write_model(struct lf_buf *out, const struct lf_http_server *s, cons
                   (long long)s->opts.model_created_s, engine.ctx);
     lf_buf_cstr(out, ",\"type\":\"model\",\"display_name\":");
     lf_json_write_string(out, lf_str_c(name));
-    lf_buf_printf(out, ",\"created_at\":\"%s\",\"lifecycle\":\"active\"", date);
+    lf_buf_printf(out, ",\"created_at\":\"%s\",\"lifecycle\":\"active\",\"weight_format\":", date);
+    lf_json_write_string(out, lf_str_c(s->opts.weight_format));
     write_sampling(out, &s->opts);
     lf_buf_char(out, '}');
 }

@@ -52,6 +52,7 @@ struct lf_http_opts {
     const char *tool_parser;      /* name of an answer format; NULL: the one that the chat template shows */
     bool no_reasoning;            /* an answer's reasoning stays in its text */
     const char *version, *commit; /* of the program */
+    const char *weight_format;    /* of the model's matrices, for /v1/models: "bf16" */
     const char *fingerprint;      /* of all that decides what is computed: fp_…; NULL: none is shown */
     const struct lf_answer_vocabulary *vocabulary; /* of the tokens; NULL: structured output is refused */
     const struct lf_sampling_defaults *sampling;   /* where requests do not say; NULL: LF_SAMPLING_PLAIN */

@@ -16,6 +16,7 @@ complete -c longflash -n '__fish_seen_subcommand_from help' -a 'serve plan run l
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run tokenize' -l model -d 'model directory, or the name of a model in this machine\'s Hugging Face cache' -x -a '(__fish_complete_directories)'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l load -d 'files: weights from the directory; dummy: random weights of the same shapes, from config.json alone' -x -a 'files dummy'
 complete -c longflash -n '__fish_seen_subcommand_from tokenize' -l load -d 'dummy: a directory without a tokenizer will do; its texts are token ids with spaces between them' -x -a 'files dummy'
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l quantize -d 'what plain weights become while they are read: half of their bytes, or a quarter' -x -a 'none fp8 int8 int4'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l seed -d 'seed of the dummy weights' -x
 complete -c longflash -n '__fish_seen_subcommand_from run' -l seed -d 'seed of sampling and of the dummy weights' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l seed -d 'seed of the prompts' -x

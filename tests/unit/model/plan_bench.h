@@ -18,6 +18,16 @@ struct bench {
     struct temp_dir dir;
 };
 
+/* Of dummies for the configuration in dir. */
+static inline uint64_t bench_weight_bytes(const char *dir, const struct lf_hparams *hp, struct lf_device *dev)
+{
+    struct lf_err err;
+    struct lf_weights_size size;
+    struct lf_model_opts opts = {.dir = dir, .load = LF_LOAD_DUMMY};
+    assert_int_equal(lf_weights_measure(&size, hp, &opts, dev, &err), LF_OK);
+    return size.bytes;
+}
+
 static inline void bench_open_as(struct bench *b, struct config_text c)
 {
     struct lf_err err;
@@ -28,7 +38,7 @@ static inline void bench_open_as(struct bench *b, struct config_text c)
     config_write(&c, &b->dir);
     assert_int_equal(lf_hparams_read(&b->hp, b->dir.path, &err), LF_OK);
     assert_int_equal(lf_device_open(&b->dev, &dev_opts, &err), LF_OK);
-    assert_int_equal(lf_weights_bytes(&b->weight_bytes, &b->hp, b->dir.path, LF_LOAD_DUMMY, b->dev, &err), LF_OK);
+    b->weight_bytes = bench_weight_bytes(b->dir.path, &b->hp, b->dev);
     b->info = *lf_device_info(b->dev);
     b->info.available_bytes = 1000 * MIB;
 }

@@ -233,7 +233,7 @@ static enum lf_status fixture_open(struct fixture *f, const struct config_text *
     if (lf_hparams_read(&f->hp, f->dir.path, &f->err) != LF_OK) fail_msg("%s", f->err.message);
     if (m) assert_int_equal(lf_tensor_set_open(&f->set, f->dir.path, &f->err), LF_OK);
     assert_int_equal(lf_programs_make(&f->programs, &f->hp, lf_device_ops(f->dev), false, &f->err), LF_OK);
-    return lf_weight_layout_make(&f->layout, &f->hp, &f->programs.recorded, m ? &f->set : NULL, lf_device_ops(f->dev),
+    return lf_weight_layout_make(&f->layout, &f->hp, &f->programs.recorded, m ? &f->set : NULL, LF_CODE_NONE, f->dev,
                                  &f->err);
 }
 
@@ -389,7 +389,7 @@ static void a_part_may_be_one_tensor_of_all_experts(void **state)
     assert_int_equal(lf_recorder_end(&r, &program, &f.err), LF_OK);
     lf_weight_layout_free(f.layout);
     f.hp.n_layers = 0; /* of which nothing is wanted here */
-    if (lf_weight_layout_make(&f.layout, &f.hp, &program, &f.set, lf_device_ops(f.dev), &f.err) != LF_OK)
+    if (lf_weight_layout_make(&f.layout, &f.hp, &program, &f.set, LF_CODE_NONE, f.dev, &f.err) != LF_OK)
         fail_msg("%s", f.err.message);
     struct lf_model_opts model = {.dir = f.dir.path, .hash_weights = true};
     if (lf_weights_load(&w, f.dev, f.layout, &model, &f.err) != LF_OK) fail_msg("%s", f.err.message);

@@ -224,7 +224,7 @@ static void expect_refused(const char *text, const char *instead, const char *sa
     assert_int_equal(lf_hparams_read(&hp, from, &err), LF_OK);
     assert_int_equal(lf_program_record(&p, &hp, &err), LF_OK);
     assert_int_equal(lf_tensor_set_open(&set, d.path, &err), LF_OK);
-    assert_int_equal(lf_weight_layout_make(&layout, &hp, &p, &set, lf_device_ops(dev), &err), LF_CORRUPT);
+    assert_int_equal(lf_weight_layout_make(&layout, &hp, &p, &set, LF_CODE_NONE, dev, &err), LF_CORRUPT);
     if (!strstr(err.message, says)) fail_msg("%s", err.message);
     lf_tensor_set_close(&set);
     lf_program_deinit(&p);

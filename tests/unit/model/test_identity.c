@@ -254,6 +254,21 @@ static void dummy_weights_are_told_apart_by_their_seed(void **state)
     assert_memory_equal(shas[0], shas[1], sizeof(shas[0]));
 }
 
+static void a_quantized_model_is_another_one_in_each_format(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t shas[2][LF_SHA256_BYTES];
+    static const enum lf_code codes[2] = {LF_CODE_I8, LF_CODE_I4};
+    for (int i = 0; i < 2; i++) {
+        f->opts.quantize = codes[i];
+        expect_other(f);
+        assert_true(identify(f, shas[i]));
+    }
+    assert_memory_not_equal(shas[0], shas[1], sizeof(shas[0]));
+    f->opts.quantize = LF_CODE_NONE;
+    expect_same(f);
+}
+
 static void another_type_of_the_cache_is_another_identity(void **state)
 {
     struct fixture *f = *state;
@@ -371,6 +386,7 @@ int main(void)
         TEST(two_tensors_that_change_their_places_are_another_model),
         TEST(another_configuration_is_another_model),
         TEST(dummy_weights_are_told_apart_by_their_seed),
+        TEST(a_quantized_model_is_another_one_in_each_format),
         TEST(another_type_of_the_cache_is_another_identity),
         TEST(every_instruction_set_is_another_identity),
         TEST(another_program_is_another_identity),

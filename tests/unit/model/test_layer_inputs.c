@@ -132,7 +132,7 @@ static void the_table_of_ops_adds_up_to_the_weights(void **state)
         open_shape(&s, dirs[i / 2], false);
         const struct lf_program *recorded = &s.programs.recorded;
         const struct lf_ops *ops = lf_device_ops(s.dev);
-        assert_int_equal(lf_weight_layout_make(&layout, &s.hp, recorded, NULL, ops, &err), LF_OK);
+        assert_int_equal(lf_weight_layout_make(&layout, &s.hp, recorded, NULL, LF_CODE_NONE, s.dev, &err), LF_OK);
         assert_true(recorded->n_slots <= (int)LF_N_ELEMS(weights));
         lf_weight_layout_describe(layout, weights);
         struct lf_op_table_opts opts = {.program = &s.programs.of[i % 2 ? LF_WANTED_ALL : LF_WANTED_SOME],
@@ -163,14 +163,16 @@ static void the_table_is_counted_with_the_weights(void **state)
     (void)state;
     struct shape s;
     struct lf_err err;
-    uint64_t with, without, table = (uint64_t)262144 * 42 * 256 * 2;
+    struct lf_weights_size with, without;
+    struct lf_model_opts opts = {.dir = E4B, .load = LF_LOAD_DUMMY};
+    uint64_t table = (uint64_t)262144 * 42 * 256 * 2;
     uint64_t others = (uint64_t)42 * 256 * 2560 * 3 * 2 + (uint64_t)42 * 2560 * sizeof(float) + 256 * sizeof(float);
     open_shape(&s, E4B, false);
-    assert_int_equal(lf_weights_bytes(&with, &s.hp, E4B, LF_LOAD_DUMMY, s.dev, &err), LF_OK);
-    assert_in_range(with / 2, 7400000000, 7500000000);
+    assert_int_equal(lf_weights_measure(&with, &s.hp, &opts, s.dev, &err), LF_OK);
+    assert_in_range(with.bytes / 2, 7400000000, 7500000000);
     s.hp.layer_input = 0;
-    assert_int_equal(lf_weights_bytes(&without, &s.hp, E4B, LF_LOAD_DUMMY, s.dev, &err), LF_OK);
-    assert_int_equal(with - without, table + others);
+    assert_int_equal(lf_weights_measure(&without, &s.hp, &opts, s.dev, &err), LF_OK);
+    assert_int_equal(with.bytes - without.bytes, table + others);
     close_shape(&s);
 }
 
@@ -296,8 +298,7 @@ static enum lf_status bind_renamed(const char *name, const char *other, struct l
     temp_dir_write(&dir, "model.safetensors", tensors.ptr, tensors.len);
     open_shape(&s, dir.path, false);
     assert_int_equal(lf_tensor_set_open(&set, dir.path, err), LF_OK);
-    enum lf_status status =
-        lf_weight_layout_make(&layout, &s.hp, &s.programs.recorded, &set, lf_device_ops(s.dev), err);
+    enum lf_status status = lf_weight_layout_make(&layout, &s.hp, &s.programs.recorded, &set, LF_CODE_NONE, s.dev, err);
     lf_weight_layout_free(layout);
     lf_tensor_set_close(&set);
     close_shape(&s);

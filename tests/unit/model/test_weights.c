@@ -39,7 +39,7 @@ static void fixture_open(struct fixture *f, const struct config_text *c, const s
     if (m) assert_int_equal(lf_tensor_set_open(&f->set, f->dir.path, &err), LF_OK);
     assert_int_equal(lf_programs_make(&f->programs, &f->hp, lf_device_ops(f->dev), false, &err), LF_OK);
     enum lf_status status = lf_weight_layout_make(&f->layout, &f->hp, &f->programs.recorded, m ? &f->set : NULL,
-                                                  lf_device_ops(f->dev), &err);
+                                                  LF_CODE_NONE, f->dev, &err);
     if (status != LF_OK) fail_msg("%s", err.message);
 }
 
@@ -255,9 +255,9 @@ static void check_orders(const struct model_dir *files)
     lf_programs_deinit(&f.programs);
     f.programs = (struct lf_programs){0};
     assert_int_equal(lf_program_record(&f.programs.recorded, &f.hp, &err), LF_OK);
-    assert_int_equal(lf_weight_layout_make(&f.layout, &f.hp, &f.programs.recorded, files ? &f.set : NULL,
-                                           lf_device_ops(f.dev), &err),
-                     LF_OK);
+    assert_int_equal(
+        lf_weight_layout_make(&f.layout, &f.hp, &f.programs.recorded, files ? &f.set : NULL, LF_CODE_NONE, f.dev, &err),
+        LF_OK);
     struct lf_model_opts opts = {.dir = f.dir.path, .load = files ? LF_LOAD_FILES : LF_LOAD_DUMMY, .dummy_seed = 5};
     assert_int_equal(lf_weights_load(&w, f.dev, f.layout, &opts, &err), LF_OK);
     for (size_t i = 0; i < 2 * LF_N_ELEMS(parts); i++) { /* the matrix, then its bias */
@@ -377,10 +377,11 @@ static void a_checkpoint_of_the_bare_model_has_names_without_a_prefix(void **sta
     config_write(&c, &f.dir);
     model_dir_write(&m, &f.dir);
     struct lf_device_opts dev = {.name = "cpu", .n_threads = 1, .max_isa = -1};
-    uint64_t bytes;
+    struct lf_weights_size size;
+    opts.dir = f.dir.path;
     assert_int_equal(lf_device_open(&f.dev, &dev, &err), LF_OK);
     assert_int_equal(lf_hparams_read(&f.hp, f.dir.path, &err), LF_OK);
-    assert_int_equal(lf_weights_bytes(&bytes, &f.hp, f.dir.path, LF_LOAD_FILES, f.dev, &err), LF_UNSUPPORTED);
+    assert_int_equal(lf_weights_measure(&size, &f.hp, &opts, f.dev, &err), LF_UNSUPPORTED);
     assert_non_null(strstr(err.message, "layers.1.self_attn.sinks is no part"));
     lf_hparams_deinit(&f.hp);
     lf_device_close(f.dev);
