@@ -1,7 +1,7 @@
 /* Prefill and decode speed of a model, without server and scheduler.
  *
  *     bench_model DIR [--device NAME] [--dummy] [--layers N] [--threads N] [--chunk N] [--kv f32|bf16] [--isa NAME]
- *                 [--decode N] [--clock wall|cpu] LENGTH…
+ *                 [--decode N] [--clock wall|cpu] [--quantize fp8|int8|int4] LENGTH…
  *
  * For each LENGTH: prefills that many random tokens in chunks, then decodes N tokens behind them one at a time; on a
  * CPU each is followed by a plain read loop over as many bytes as the token reads, with as many threads. Prints tokens
@@ -27,6 +27,7 @@ enum { MAX_DECODE = 1024 };
 struct options {
     const char *dir, *device;
     enum lf_load load;
+    enum lf_code quantize;
     int n_threads, chunk, n_decode, isa, n_layers;
     enum lf_dtype kv_dtype;
     struct bench_clock clock;
@@ -38,6 +39,7 @@ struct bench {
     struct lf_device *dev;
     struct lf_hparams hp;
     struct lf_plan plan;
+    struct lf_model_opts model_opts;
     struct lf_model *model;
     struct lf_kv_cache kv;
     int32_t *ids, *blocks;
@@ -57,6 +59,14 @@ static int isa_by_name(const char *name)
     for (int isa = LF_ISA_C; isa <= LF_ISA_AMX; isa++)
         if (strcmp(name, lf_isa_name((enum lf_isa)isa)) == 0) return isa;
     fprintf(stderr, "bench_model: no instruction set %s\n", name);
+    exit(2);
+}
+
+static enum lf_code code_by_name(const char *name)
+{
+    for (enum lf_code code = LF_CODE_E4M3; code <= LF_CODE_I4; code++)
+        if (strcmp(name, lf_code_name(code)) == 0) return code;
+    fprintf(stderr, "bench_model: no format %s\n", name);
     exit(2);
 }
 
@@ -81,6 +91,8 @@ static struct options parse_args(int argc, char **argv)
             o.clock.cpu_time = strcmp(value, "cpu") == 0;
         else if (strcmp(argv[i], "--kv") == 0 && ++i)
             o.kv_dtype = strcmp(value, "f32") == 0 ? LF_F32 : LF_BF16;
+        else if (strcmp(argv[i], "--quantize") == 0 && ++i)
+            o.quantize = code_by_name(value);
         else if (strcmp(argv[i], "--isa") == 0 && ++i)
             o.isa = isa_by_name(value);
         else if (!o.dir)
@@ -111,8 +123,10 @@ static void open_bench(struct bench *b, const struct options *o)
     must(lf_device_open(&b->dev, &dev_opts, &err), &err);
     const struct lf_device_info *info = lf_device_info(b->dev);
     enum lf_dtype kv_dtype = info->is_host ? o->kv_dtype : info->act_dtype;
-    uint64_t weight_bytes;
-    must(lf_weights_bytes(&weight_bytes, &b->hp, o->dir, o->load, b->dev, &err), &err);
+    struct lf_weights_size weights;
+    b->model_opts = (struct lf_model_opts){
+        .dir = o->dir, .load = o->load, .quantize = o->quantize, .dummy_seed = 1, .plan = &b->plan};
+    must(lf_weights_measure(&weights, &b->hp, &b->model_opts, b->dev, &err), &err);
     int n_blocks = longest / LF_KV_BLOCK_TOKENS + 2;
     struct lf_plan_opts plan_opts = {.ctx = longest,
                                      .chunk = o->chunk,
@@ -120,10 +134,9 @@ static void open_bench(struct bench *b, const struct options *o)
                                      .no_prefix_cache = true,
                                      .kv_dtype = kv_dtype,
                                      .kv_tokens = (uint64_t)n_blocks * LF_KV_BLOCK_TOKENS};
-    must(lf_plan_make(&b->plan, &b->hp, weight_bytes, lf_device_ops(b->dev), lf_device_info(b->dev), &plan_opts, &err),
+    must(lf_plan_make(&b->plan, &b->hp, weights.bytes, lf_device_ops(b->dev), lf_device_info(b->dev), &plan_opts, &err),
          &err);
-    struct lf_model_opts model_opts = {.dir = o->dir, .load = o->load, .dummy_seed = 1, .plan = &b->plan};
-    must(lf_model_open(&b->model, b->dev, &b->hp, &model_opts, &err), &err);
+    must(lf_model_open(&b->model, b->dev, &b->hp, &b->model_opts, &err), &err);
     struct lf_kv_cache_opts kv_opts = {
         .dtype = kv_dtype, .n_blocks = n_blocks, .n_slots = b->plan.n_slots, .layout = lf_model_kv_layout(b->model)};
     must(lf_kv_cache_open(&b->kv, b->dev, &kv_opts, &err), &err);
@@ -141,10 +154,9 @@ static double token_bytes(struct bench *b, int length)
 {
     struct lf_op_table table;
     struct lf_err err;
-    struct lf_model_opts opts = {.dir = b->opts->dir, .load = b->opts->load, .plan = &b->plan};
     struct lf_op_step one = {.n_tokens = 1, .kv_len = length + 1};
     double bytes = 0;
-    must(lf_model_plan_ops(&table, &b->hp, &opts, b->dev, &one, &err), &err);
+    must(lf_model_plan_ops(&table, &b->hp, &b->model_opts, b->dev, &one, &err), &err);
     for (int i = 0; i < table.n_rows; i++) bytes += table.rows[i].bytes;
     return bytes;
 }
