@@ -22,8 +22,11 @@ struct setup {
     struct lf_disk_table *disk;
 };
 
+static const enum lf_code formats[] = {LF_CODE_E4M3, LF_CODE_I8, LF_CODE_I4};
+
 struct setup_opts {
     bool has_experts, prefix_cache, has_disk;
+    enum lf_code quantize;
     int chunk, kv_tokens;
 };
 
@@ -71,6 +74,7 @@ static void start(struct setup *s, const struct setup_opts *o)
     struct lf_err err = {0};
     struct model_rig_opts opts = {.dir = s->dir.path,
                                   .load = LF_LOAD_DUMMY,
+                                  .quantize = o->quantize,
                                   .seed = 3,
                                   .max_isa = -1,
                                   .n_threads = 2,
@@ -125,10 +129,11 @@ static struct lf_request_state ask(struct setup *s, int i, struct answer *out)
 }
 
 /* What the model says when nothing is kept of anything. */
-static void ask_without_cache(bool has_experts, struct answer *out)
+static void ask_without_cache(bool has_experts, enum lf_code quantize, struct answer *out)
 {
     struct setup s;
-    setup_open(&s, &(struct setup_opts){.has_experts = has_experts, .chunk = 512, .kv_tokens = 4 * CTX});
+    struct setup_opts o = {.has_experts = has_experts, .quantize = quantize, .chunk = 512, .kv_tokens = 4 * CTX};
+    setup_open(&s, &o);
     for (int i = 0; i < PROMPTS; i++) assert_int_equal(ask(&s, i, &out[i]).n_cached, 0);
     for (int i = 1; i < PROMPTS; i++) assert_memory_not_equal(&out[0], &out[i], sizeof(out[0]));
     setup_close(&s);
@@ -159,13 +164,29 @@ static void answers_are_the_same_in_any_company_and_from_snapshots(void **state)
     for (int has_experts = 0; has_experts < 2; has_experts++) {
         struct answer expected[PROMPTS];
         struct setup_opts o = {.has_experts = has_experts, .kv_tokens = 4 * CTX};
-        ask_without_cache(has_experts, expected);
+        ask_without_cache(has_experts, LF_CODE_NONE, expected);
         for (size_t k = 0; k < LF_N_ELEMS(chunks); k++) {
             o.chunk = chunks[k];
             compare(expected, o, true);
         }
         o.kv_tokens = CTX; /* documents push each other out */
         compare(expected, o, false);
+    }
+}
+
+/* Activations are quantized, too, a token at a time: its bits are its own all the same. */
+static void answers_of_quantized_weights_are_the_same_in_any_company(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LF_N_ELEMS(formats); i++) {
+        struct answer plain[PROMPTS], expected[PROMPTS];
+        struct setup_opts o = {.has_experts = true, .quantize = formats[i], .chunk = 130, .kv_tokens = 4 * CTX};
+        ask_without_cache(true, LF_CODE_NONE, plain);
+        ask_without_cache(true, formats[i], expected);
+        assert_memory_not_equal(plain, expected, sizeof(plain));
+        compare(expected, o, true);
+        o.chunk = 16;
+        compare(expected, o, true);
     }
 }
 
@@ -189,13 +210,13 @@ static void wait_until_saved(struct setup *s)
     assert_true(n_listed(s) >= n_least);
 }
 
-static void answers_are_the_same_from_a_disk_that_outlived_the_engine(void **state)
+static void check_disk(enum lf_code quantize)
 {
-    (void)state;
     struct setup s;
     struct answer expected[PROMPTS], got[PROMPTS];
-    struct setup_opts o = {.prefix_cache = true, .has_disk = true, .chunk = 130, .kv_tokens = 4 * CTX};
-    ask_without_cache(false, expected);
+    struct setup_opts o = {
+        .prefix_cache = true, .has_disk = true, .quantize = quantize, .chunk = 130, .kv_tokens = 4 * CTX};
+    ask_without_cache(false, quantize, expected);
     setup_open(&s, &o);
     assert_int_equal(ask(&s, LONGEST, &got[LONGEST]).n_restored, 0);
     wait_until_saved(&s);
@@ -211,10 +232,18 @@ static void answers_are_the_same_from_a_disk_that_outlived_the_engine(void **sta
     setup_close(&s);
 }
 
+static void answers_are_the_same_from_a_disk_that_outlived_the_engine(void **state)
+{
+    (void)state;
+    check_disk(LF_CODE_NONE);
+    for (size_t i = 0; i < LF_N_ELEMS(formats); i++) check_disk(formats[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_the_same_in_any_company_and_from_snapshots),
+        cmocka_unit_test(answers_of_quantized_weights_are_the_same_in_any_company),
         cmocka_unit_test(answers_are_the_same_from_a_disk_that_outlived_the_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
