@@ -7,7 +7,7 @@
 
 /* How codes lie where they are read. */
 enum form { BYTES, NIBBLES, FP4 };
-enum { PANEL_VECS = LF_PANEL_COLS / VEC, LINE = 64, FAR_BYTES = 4096 };
+enum { PANEL_VECS = LF_PANEL_COLS / VEC, LINE = 64, FAR_BYTES = VEC_REGS == 32 ? 4096 : 2048 };
 
 /* Constants of a kernel. */
 struct kind {
@@ -20,8 +20,9 @@ struct group {
     const char *codes;
     const float *scales;
     const uint8_t *zeros;
-    int n;            /* k */
-    bool from_memory; /* ask for what is FAR_BYTES ahead */
+    int n;     /* k */
+    int ahead; /* bytes: what is asked for early. 0: nothing, and without a branch in the loops, which costs registers
+                */
 };
 
 /* Where a group's codes and scales are widened to. */
@@ -67,6 +68,14 @@ LF_KERNEL void unpack_codes(enum form form, struct group *g, struct unpacked *to
         }
     }
     g->codes = to->codes;
+    g->ahead = 0;
+}
+
+/* Asks for four k's bytes further on. */
+LF_KERNEL void fetch_ahead(const char *from)
+{
+    LF_UNROLL
+    for (int i = 0; i < LF_QUANT_QUAD_BYTES; i += LINE) __builtin_prefetch(from + i, 0, 3);
 }
 
 /* 2^(e - 127), whose smallest is a denormal. */
@@ -87,7 +96,8 @@ LF_KERNEL struct group open_group(const struct lf_gemm_tile *t, struct kind kind
                       .scales = (const float *)(const void *)at,
                       .zeros = (const uint8_t *)at + o->zeros_at,
                       .n = o->group,
-                      .from_memory = t->from_memory};
+                      .ahead = t->from_memory ? FAR_BYTES : 0};
+    for (size_t i = 0; t->from_memory && i < o->codes_at; i += LINE) __builtin_prefetch(at + FAR_BYTES + i, 0, 3);
     if (kind.code == LF_CODE_E2M1) {
         widen_exponents((const uint8_t *)at, to->scales);
         g.scales = to->scales;

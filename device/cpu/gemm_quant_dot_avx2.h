@@ -16,17 +16,21 @@ LF_KERNEL void dot_i8(const struct group *g, int n_rows, int n_vecs, const char 
                       size_t x_stride, ivec sums[ROWS][PANEL_VECS])
 {
     const ivec ones = _mm256_set1_epi16(1), flip = ivec_set8(LF_I8_ZERO);
-    for (int k = 0; k < g->n; k += 4, codes += LF_QUANT_QUAD_BYTES) {
+    const int8_t *end = x + g->n;
+    do { /* a group is not empty, and a loop that may not run takes registers */
+        if (n_rows == 1) fetch_ahead(codes + g->ahead);
         LF_UNROLL
         for (int v = 0; v < n_vecs; v++) {
             ivec w = _mm256_xor_si256(ivec_load(codes + v * 32), flip), magnitude = _mm256_abs_epi8(w);
             LF_UNROLL
             for (int r = 0; r < n_rows; r++) {
-                ivec xs = _mm256_sign_epi8(ivec_set_bytes(x + (size_t)r * x_stride + k), w);
+                ivec xs = _mm256_sign_epi8(ivec_set_bytes(x + (size_t)r * x_stride), w);
                 sums[r][v] = ivec_add(sums[r][v], _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, xs), ones));
             }
         }
-    }
+        x += 4;
+        codes += LF_QUANT_QUAD_BYTES;
+    } while (x < end);
 }
 
 /* Eight k: pairs[r][v] += x · u in 16 bits. */
@@ -49,22 +53,28 @@ LF_KERNEL void dot_8(enum form form, int n_rows, int n_vecs, const char *codes, 
 LF_KERNEL void dot_u4(const struct group *g, enum form form, int fits, int n_rows, int n_vecs, const char *codes,
                       const int8_t *x, size_t x_stride, ivec sums[ROWS][PANEL_VECS])
 {
-    for (int k = 0; k < g->n; k += fits) {
+    const int8_t *end = x + g->n;
+    do {
         ivec pairs[ROWS][PANEL_VECS];
         LF_UNROLL
         for (int r = 0; r < n_rows; r++) {
             LF_UNROLL
             for (int v = 0; v < n_vecs; v++) pairs[r][v] = ivec_set(0);
         }
-        for (int i = 0; i < fits; i += 8, codes += step_bytes(form))
-            dot_8(form, n_rows, n_vecs, codes, x + k + i, x_stride, pairs);
+        const int8_t *part = x + fits;
+        do {
+            if (n_rows == 1) fetch_ahead(codes + g->ahead);
+            dot_8(form, n_rows, n_vecs, codes, x, x_stride, pairs);
+            x += 8;
+            codes += step_bytes(form);
+        } while (x < part);
         LF_UNROLL
         for (int r = 0; r < n_rows; r++) {
             LF_UNROLL
             for (int v = 0; v < n_vecs; v++)
                 sums[r][v] = ivec_add(sums[r][v], _mm256_madd_epi16(pairs[r][v], _mm256_set1_epi16(1)));
         }
-    }
+    } while (x < end);
 }
 
 LF_KERNEL void dot(const struct group *g, struct kind kind, int n_rows, int n_vecs, const char *codes, const int8_t *x,

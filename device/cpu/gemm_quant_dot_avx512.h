@@ -23,8 +23,11 @@ LF_KERNEL void dot_4(int n_rows, int n_vecs, const ivec u[PANEL_VECS], const int
 LF_KERNEL void dot(const struct group *g, struct kind kind, int n_rows, int n_vecs, const char *codes, const int8_t *x,
                    size_t x_stride, ivec sums[ROWS][PANEL_VECS])
 {
-    ivec u[PANEL_VECS];
-    for (int k = 0; k < g->n; k += 8, x += 8, codes += step_bytes(kind.form)) {
+    const int8_t *end = x + g->n;
+    do {
+        ivec u[PANEL_VECS];
+        fetch_ahead(codes + g->ahead);
+        if (kind.form == BYTES) fetch_ahead(codes + LF_QUANT_QUAD_BYTES + g->ahead);
         LF_UNROLL
         for (int v = 0; v < n_vecs; v++) u[v] = first_codes(kind.form, codes + v * LINE);
         dot_4(n_rows, n_vecs, u, x, x_stride, sums);
@@ -33,11 +36,9 @@ LF_KERNEL void dot(const struct group *g, struct kind kind, int n_rows, int n_ve
         LF_UNROLL
         for (int v = 0; v < n_vecs; v++) u[v] = last_codes(kind.form, codes + v * LINE);
         dot_4(n_rows, n_vecs, u, x + 4, x_stride, sums);
-        if (g->from_memory) {
-            LF_UNROLL
-            for (int i = 0; i < step_bytes(kind.form); i += LINE) __builtin_prefetch(codes + FAR_BYTES + i, 0, 3);
-        }
-    }
+        x += 8;
+        codes += step_bytes(kind.form);
+    } while (x < end);
 }
 
 #endif
