@@ -76,7 +76,7 @@ static void bench_gemm(struct lf_device *reference, struct lf_device *dev, enum 
 {
     uint64_t seed = 11;
     size_t t = (size_t)n_tokens;
-    struct fixture_weight fw = fixture_weight(dev, &seed, dtype, n_out, n_in);
+    struct fixture_weight fw = fixture_weight(dev, &seed, lf_format_plain(dtype), n_out, n_in);
     float *x = fixture_floats(&seed, t * (size_t)n_in, 1.0f);
     float *y = fixture_alloc(t * (size_t)n_out * sizeof(float));
     void *scratch = fixture_alloc(lf_device_ops(dev)->gemm_scratch_bytes(n_tokens, n_in));
@@ -129,7 +129,7 @@ static void bench_embed(struct lf_device *reference, struct lf_device *dev, enum
 {
     enum { VOCAB = 4096 };
     uint64_t seed = 13;
-    struct fixture_weight fw = fixture_weight(dev, &seed, dtype, VOCAB, dim);
+    struct fixture_weight fw = fixture_weight(dev, &seed, lf_format_plain(dtype), VOCAB, dim);
     float *out = fixture_alloc((size_t)n_tokens * (size_t)dim * sizeof(float));
     int32_t *ids = fixture_alloc((size_t)n_tokens * sizeof *ids);
     for (int i = 0; i < n_tokens; i++) ids[i] = fixture_between(&seed, 0, VOCAB - 1);

@@ -12,7 +12,7 @@ static struct lf_device *devs[3]; /* 1, 2 and 3 threads */
 static int step = 1;              /* between batch sizes; plain C is slow and has one kernel only */
 
 struct shape {
-    enum lf_dtype dtype;
+    struct lf_format format;
     int n_in, n_out;
 };
 
@@ -44,7 +44,7 @@ static struct gemm_data make_gemm(struct shape shape, int n_tokens, uint64_t *se
 {
     struct gemm_data d = {.shape = shape, .n_tokens = n_tokens};
     size_t t = (size_t)n_tokens, n_in = (size_t)shape.n_in, n_out = (size_t)shape.n_out;
-    d.fw = fixture_weight(devs[0], seed, shape.dtype, shape.n_out, shape.n_in);
+    d.fw = fixture_weight(devs[0], seed, shape.format, shape.n_out, shape.n_in);
     d.x = fixture_floats(seed, t * n_in, 1.0f);
     d.bias = fixture_floats(seed, n_out, 1.0f);
     d.residual = fixture_floats(seed, t * n_out, 1.0f);
@@ -66,13 +66,20 @@ static void free_gemm(struct gemm_data *d)
     free(d->scratch);
 }
 
+static const char *format_name(const struct lf_format *format)
+{
+    static char name[LF_FORMAT_NAME_BYTES];
+    lf_format_name(name, format);
+    return name;
+}
+
 static void check_batch(struct lf_device *dev, struct gemm_data *d, int first, int n_tokens)
 {
     size_t n_out = (size_t)d->shape.n_out;
     multiply(dev, d, d->y, first, n_tokens);
     if (memcmp(d->y, d->expected + (size_t)first * n_out, (size_t)n_tokens * n_out * sizeof(float)) != 0)
         fail_msg("%s n_in=%d n_out=%d: rows %d.. in a batch of %d differ from the rows alone (%d threads)",
-                 lf_dtype_name(d->shape.dtype), d->shape.n_in, d->shape.n_out, first, n_tokens,
+                 format_name(&d->shape.format), d->shape.n_in, d->shape.n_out, first, n_tokens,
                  lf_device_info(dev)->n_threads);
 }
 
@@ -82,8 +89,8 @@ static void gemm_rows_are_the_same_in_every_batch(void **state)
     uint64_t seed = 21;
     static const int sizes[][2] = {{256, 96}, {77, 130}, {1100, 64}, {33, 1500}};
     for (size_t s = 0; s < LF_N_ELEMS(sizes); s++) {
-        for (size_t i = 0; i < LF_N_ELEMS(fixture_dtypes); i++) {
-            struct gemm_data d = make_gemm((struct shape){fixture_dtypes[i], sizes[s][0], sizes[s][1]}, T, &seed);
+        for (size_t i = 0; i < FIXTURE_FORMATS_N; i++) {
+            struct gemm_data d = make_gemm((struct shape){fixture_formats[i], sizes[s][0], sizes[s][1]}, T, &seed);
             for (int n = 1; n <= T; n += step) {
                 check_batch(devs[n % 3], &d, 0, n);
                 check_batch(devs[(n + 1) % 3], &d, T - n, n);
@@ -97,8 +104,8 @@ static void gemm_rows_are_the_same_in_long_batches(void **state)
 {
     (void)state;
     uint64_t seed = 22;
-    for (size_t i = 0; i < LF_N_ELEMS(fixture_dtypes); i++) {
-        struct gemm_data d = make_gemm((struct shape){fixture_dtypes[i], 1300, 200}, T_LONG, &seed);
+    for (size_t i = 0; i < FIXTURE_FORMATS_N; i++) {
+        struct gemm_data d = make_gemm((struct shape){fixture_formats[i], 1300, 200}, T_LONG, &seed);
         for (size_t j = 0; j < LF_N_ELEMS(devs); j++) {
             check_batch(devs[j], &d, 0, T_LONG);
             check_batch(devs[j], &d, 13, 97);
@@ -112,8 +119,8 @@ static void rows_of_nan_stay_alone(void **state)
 {
     (void)state;
     uint64_t seed = 23;
-    for (size_t i = 0; i < LF_N_ELEMS(fixture_dtypes); i++) {
-        struct gemm_data d = make_gemm((struct shape){fixture_dtypes[i], 45, 70}, T, &seed);
+    for (size_t i = 0; i < FIXTURE_FORMATS_N; i++) {
+        struct gemm_data d = make_gemm((struct shape){fixture_formats[i], 45, 70}, T, &seed);
         size_t n_in = (size_t)d.shape.n_in, n_out = (size_t)d.shape.n_out;
         for (size_t r = 0; r < T; r += 2)
             for (size_t k = 0; k < n_in; k++) d.x[r * n_in + k] = r % 4 == 0 ? NAN : INFINITY;
@@ -132,8 +139,8 @@ static void gemms_repeat(void **state)
 {
     (void)state;
     uint64_t seed = 24;
-    for (size_t i = 0; i < LF_N_ELEMS(fixture_dtypes); i++) {
-        struct gemm_data d = make_gemm((struct shape){fixture_dtypes[i], 300, 640}, T, &seed);
+    for (size_t i = 0; i < FIXTURE_FORMATS_N; i++) {
+        struct gemm_data d = make_gemm((struct shape){fixture_formats[i], 300, 640}, T, &seed);
         for (int n = 0; n < 300; n += step) check_batch(devs[1 + n % 2], &d, 0, T);
         free_gemm(&d);
     }

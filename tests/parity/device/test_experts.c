@@ -13,11 +13,6 @@ static struct lf_device *devs[3]; /* 1, 2 and 3 threads */
 static const struct lf_ops *ops;
 static enum lf_isa isa;
 
-static bool rounds_x(enum lf_dtype dtype)
-{
-    return dtype == LF_BF16 && isa >= LF_ISA_AVX512_BF16;
-}
-
 /* ---- routing ---- */
 
 struct routing {
@@ -227,7 +222,7 @@ static void a_token_of_nan_has_experts_and_no_influence(void **state)
 /* ---- GEMM ---- */
 
 struct experts_case {
-    enum lf_dtype dtype;
+    struct lf_format format;
     int n_tokens, n_experts, k, n_in, n_out;
     bool by_token, bias;
 };
@@ -246,14 +241,14 @@ struct experts_data {
 static void pack_experts(struct experts_data *d, uint64_t *seed)
 {
     const struct experts_case *c = &d->c;
-    d->w = (struct lf_weight){.format.dtype = c->dtype, .n_out = c->n_out, .n_in = c->n_in, .n_experts = c->n_experts};
+    d->w = (struct lf_weight){.format = c->format, .n_out = c->n_out, .n_in = c->n_in, .n_experts = c->n_experts};
     size_t expert_bytes = (size_t)lf_weight_expert_bytes(ops, &d->w), bytes = (size_t)c->n_experts * expert_bytes;
     assert_int_equal(expert_bytes % LF_EXPERT_ALIGN_BYTES, 0);
     char *all = calloc(1, bytes);
     d->each = calloc((size_t)c->n_experts, sizeof *d->each);
     assert_true(all && d->each);
     for (int e = 0; e < c->n_experts; e++) {
-        d->each[e] = fixture_weight(devs[0], seed, c->dtype, c->n_out, c->n_in);
+        d->each[e] = fixture_weight(devs[0], seed, c->format, c->n_out, c->n_in);
         memcpy(all + (size_t)e * expert_bytes, d->each[e].w.data, ops->weight_bytes(&d->w.format, c->n_out, c->n_in));
     }
     d->packed = test_guarded_copy(all, bytes);
@@ -332,21 +327,22 @@ static void check_row(const struct experts_data *d, const float *y, int row)
 {
     const struct experts_case *c = &d->c;
     int e = expert_of(&d->routing, row);
-    const float *x = x_of(d, row);
+    double *x = fixture_alloc((size_t)c->n_in * sizeof *x);
+    fixture_x_as_read(isa, &c->format, x_of(d, row), c->n_in, x);
     for (int n = 0; n < c->n_out; n++) {
         const float *w = d->each[e].values + (size_t)n * (size_t)c->n_in;
         double sum = c->bias ? (double)d->bias[e * c->n_out + n] : 0, magnitude = fabs(sum);
         for (int k = 0; k < c->n_in; k++) {
-            double xk = (double)(rounds_x(c->dtype) ? lf_f32_from_bf16(lf_bf16_from_f32(x[k])) : x[k]);
-            sum += xk * (double)w[k];
-            magnitude += fabs(xk * (double)w[k]);
+            sum += x[k] * (double)w[k];
+            magnitude += fabs(x[k] * (double)w[k]);
         }
         double allowed = ldexp((c->n_in + 2) * magnitude, -23) + 1e-30;
         if (!(fabs((double)y[n] - sum) <= allowed))
             fail_msg("%s T=%d E=%d k=%d n_in=%d n_out=%d: row %d of expert %d, column %d is %g, expected %g",
-                     lf_dtype_name(c->dtype), c->n_tokens, c->n_experts, c->k, c->n_in, c->n_out, row, e, n,
+                     lf_code_name(c->format.code), c->n_tokens, c->n_experts, c->k, c->n_in, c->n_out, row, e, n,
                      (double)y[n], sum);
     }
+    free(x);
 }
 
 /* The bits that a GEMM of this row alone gives. */
@@ -402,10 +398,10 @@ static void each_row_meets_the_matrix_of_its_expert(void **state)
     static const int shapes[][5] = {{1, 1, 1, 1, 1},     {1, 8, 2, 32, 64},   {2, 128, 8, 48, 40},
                                     {5, 4, 4, 33, 65},   {20, 6, 2, 513, 70}, {64, 3, 1, 31, 130},
                                     {100, 5, 3, 64, 64}, {250, 2, 2, 17, 96}, {33, 16, 4, 1030, 66}};
-    for (size_t s = 0; s < LF_N_ELEMS(shapes) * 3; s++) {
-        const int *shape = shapes[s / 3];
+    for (size_t s = 0; s < LF_N_ELEMS(shapes) * FIXTURE_FORMATS_N; s++) {
+        const int *shape = shapes[s / FIXTURE_FORMATS_N];
         struct experts_case c = {
-            fixture_dtypes[s % 3], shape[0], shape[1], shape[2], shape[3], shape[4], s % 2, s % 4 < 2};
+            fixture_formats[s % FIXTURE_FORMATS_N], shape[0], shape[1], shape[2], shape[3], shape[4], s % 2, s % 4 < 2};
         run_case(&c, &seed);
     }
 }
@@ -414,9 +410,9 @@ static void random_shapes_too(void **state)
 {
     (void)state;
     uint64_t seed = 45;
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 90; i++) {
         int n_experts = fixture_between(&seed, 1, 20);
-        struct experts_case c = {.dtype = fixture_dtypes[i % 3],
+        struct experts_case c = {.format = fixture_formats[i % FIXTURE_FORMATS_N],
                                  .n_tokens = fixture_between(&seed, 1, 60),
                                  .n_experts = n_experts,
                                  .k = fixture_between(&seed, 1, n_experts < 6 ? n_experts : 6),

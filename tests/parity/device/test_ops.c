@@ -11,20 +11,15 @@
 static struct lf_device *dev;
 static const struct lf_ops *ops;
 
-static bool rounds_x(enum lf_dtype dtype)
-{
-    return dtype == LF_BF16 && lf_device_info(dev)->isa >= LF_ISA_AVX512_BF16;
-}
-
 static void a_packed_row_reads_back_exactly(void **state)
 {
     (void)state;
     uint64_t seed = 1;
     static const int shapes[][2] = {{1, 1}, {3, 5}, {64, 64}, {65, 33}, {200, 31}, {130, 256}, {64, 1025}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-        for (size_t d = 0; d < 3; d++) {
+        for (size_t d = 0; d < FIXTURE_FORMATS_N; d++) {
             int n_out = shapes[s][0], n_in = shapes[s][1];
-            struct fixture_weight fw = fixture_weight(dev, &seed, fixture_dtypes[d], n_out, n_in);
+            struct fixture_weight fw = fixture_weight(dev, &seed, fixture_formats[d], n_out, n_in);
             struct fixture_out row = fixture_out((size_t)n_in);
             for (int r = 0; r < n_out; r++) {
                 ops->weight_row(dev, &fw.w, r, row.ptr);
@@ -47,6 +42,22 @@ static void the_bytes_of_a_weight_are_whole_panels(void **state)
     assert_true(ops->weight_bytes(&f32, LF_VOCAB_N, LF_HIDDEN_N) == (uint64_t)LF_VOCAB_N * LF_HIDDEN_N * 4);
 }
 
+static void every_coded_format_has_kernels(void **state)
+{
+    (void)state;
+    struct lf_format odd = {.dtype = LF_BF16, .code = LF_CODE_I4, .group = 48, .group_rows = 1};
+    assert_false(ops->supports_format(dev, &odd, 64, 96, 0));
+    for (int d = 3; d < FIXTURE_FORMATS_N; d++) {
+        assert_true(ops->supports_format(dev, &fixture_formats[d], 64, 128, 0));
+        assert_true(ops->supports_format(dev, &fixture_formats[d], 100, 33, 8));
+    }
+    /* scales and zero points lie with the codes; columns are filled up to whole groups */
+    assert_int_equal(ops->weight_bytes(&fixture_formats[3], 64, 33), 64 * 64 * (1 + 4.0 / 32));
+    assert_int_equal(ops->weight_bytes(&fixture_formats[5], 65, 128), 128 * 2 * (32 + 4 + 1));
+    assert_int_equal(ops->weight_bytes(&fixture_formats[6], 64, 256), 64 * 2 * (64 + 4));
+    assert_int_equal(ops->weight_bytes(&fixture_formats[7], 64, 2880), 64 * 90 * (16 + 1));
+}
+
 static void every_plain_format_has_kernels(void **state)
 {
     (void)state;
@@ -58,7 +69,7 @@ static void every_plain_format_has_kernels(void **state)
 }
 
 struct gemm_case {
-    enum lf_dtype dtype;
+    struct lf_format format;
     int n_tokens, n_in, n_out;
     bool bias, residual, in_place; /* in_place: the residual is y itself */
     int x_gap, y_gap;              /* elements between rows */
@@ -68,11 +79,12 @@ struct gemm_case {
 static void check_gemm_row(const struct gemm_case *c, const float *y, const float *x, const float *values,
                            const float *bias, const float *residual)
 {
+    double *read = fixture_alloc((size_t)c->n_in * sizeof *read);
+    fixture_x_as_read(lf_device_info(dev)->isa, &c->format, x, c->n_in, read);
     for (int n = 0; n < c->n_out; n++) {
         double sum = 0.0, magnitude = 0.0;
         for (int k = 0; k < c->n_in; k++) {
-            float xk = rounds_x(c->dtype) ? lf_f32_from_bf16(lf_bf16_from_f32(x[k])) : x[k];
-            double product = (double)xk * (double)values[(size_t)n * (size_t)c->n_in + (size_t)k];
+            double product = read[k] * (double)values[(size_t)n * (size_t)c->n_in + (size_t)k];
             sum += product;
             magnitude += fabs(product);
         }
@@ -81,14 +93,15 @@ static void check_gemm_row(const struct gemm_case *c, const float *y, const floa
         if (residual != NULL) sum += (double)residual[n], magnitude += fabs((double)residual[n]);
         double allowed = ldexp((c->n_in + 3) * magnitude, -23) + 1e-30;
         if (!(fabs((double)y[n] - sum) <= allowed))
-            fail_msg("%s T=%d n_in=%d n_out=%d: column %d is %g, expected %g within %g", lf_dtype_name(c->dtype),
+            fail_msg("%s T=%d n_in=%d n_out=%d: column %d is %g, expected %g within %g", lf_code_name(c->format.code),
                      c->n_tokens, c->n_in, c->n_out, n, (double)y[n], sum, allowed);
     }
+    free(read);
 }
 
 static void run_gemm_case(const struct gemm_case *c, uint64_t *seed)
 {
-    struct fixture_weight fw = fixture_weight(dev, seed, c->dtype, c->n_out, c->n_in);
+    struct fixture_weight fw = fixture_weight(dev, seed, c->format, c->n_out, c->n_in);
     size_t x_stride = (size_t)(c->n_in + c->x_gap), y_stride = (size_t)(c->n_out + c->y_gap);
     size_t n_x = (size_t)(c->n_tokens - 1) * x_stride + (size_t)c->n_in;
     size_t n_y = (size_t)(c->n_tokens - 1) * y_stride + (size_t)c->n_out;
@@ -141,8 +154,8 @@ static void gemm_is_right_for_named_shapes(void **state)
         {64, 256, 192}, {95, 40, 64},  {96, 600, 65}, {97, 77, 200}, {193, 530, 66}, {1, 4096, 96},  {300, 8, 8},
     };
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-        for (size_t d = 0; d < 3; d++) {
-            struct gemm_case c = {.dtype = fixture_dtypes[d],
+        for (size_t d = 0; d < FIXTURE_FORMATS_N; d++) {
+            struct gemm_case c = {.format = fixture_formats[d],
                                   .n_tokens = shapes[s][0],
                                   .n_in = shapes[s][1],
                                   .n_out = shapes[s][2],
@@ -160,8 +173,8 @@ static void gemm_is_right_for_random_shapes(void **state)
 {
     (void)state;
     uint64_t seed = 3;
-    for (int i = 0; i < 150; i++) {
-        struct gemm_case c = {.dtype = fixture_dtypes[i % 3],
+    for (int i = 0; i < 270; i++) {
+        struct gemm_case c = {.format = fixture_formats[i % FIXTURE_FORMATS_N],
                               .n_tokens = fixture_between(&seed, 1, 70),
                               .n_in = fixture_between(&seed, 1, 300),
                               .n_out = fixture_between(&seed, 1, 200),
@@ -184,7 +197,7 @@ static void embed_copies_rows_of_the_table(void **state)
         for (size_t d = 0; d < 3; d++) {
             enum { VOCAB = 150, T = 77 };
             size_t dim = (size_t)dims[s];
-            struct fixture_weight fw = fixture_weight(dev, &seed, fixture_dtypes[d], VOCAB, dims[s]);
+            struct fixture_weight fw = fixture_weight(dev, &seed, lf_format_plain(fixture_dtypes[d]), VOCAB, dims[s]);
             struct fixture_out out = fixture_out(T * dim);
             int32_t ids[T];
             for (int t = 0; t < T; t++) ids[t] = fixture_between(&seed, 0, VOCAB - 1);
@@ -204,7 +217,7 @@ static void embed_scales_rows(void **state)
     (void)state;
     enum { VOCAB = 20, DIM = 75 };
     uint64_t seed = 8;
-    struct fixture_weight fw = fixture_weight(dev, &seed, LF_F32, VOCAB, DIM);
+    struct fixture_weight fw = fixture_weight(dev, &seed, lf_format_plain(LF_F32), VOCAB, DIM);
     struct fixture_out out = fixture_out(2 * DIM);
     int32_t ids[2] = {VOCAB - 1, 3};
     struct lf_embed_params p = {.out = out.ptr, .table = &fw.w, .ids = ids, .n_tokens = 2, .scale = 11.3137f};
@@ -223,7 +236,7 @@ static void embed_copies_columns_of_rows_that_are_picked(void **state)
     static const int parts[][2] = {{0, 16}, {1, 16}, {16, 1}, {33, 1}, {33, 44}, {76, 1}, {20, 57}, {0, DIM}};
     uint64_t seed = 41;
     for (size_t d = 0; d < 3; d++) {
-        struct fixture_weight fw = fixture_weight(dev, &seed, fixture_dtypes[d], VOCAB, DIM);
+        struct fixture_weight fw = fixture_weight(dev, &seed, lf_format_plain(fixture_dtypes[d]), VOCAB, DIM);
         int32_t ids[IDS], rows[T];
         for (int i = 0; i < IDS; i++) ids[i] = fixture_between(&seed, 0, VOCAB - 1);
         for (int t = 0; t < T; t++) rows[t] = fixture_between(&seed, 0, IDS - 1);
@@ -543,6 +556,7 @@ int main(int argc, char **argv)
             cmocka_unit_test(a_packed_row_reads_back_exactly),
             cmocka_unit_test(the_bytes_of_a_weight_are_whole_panels),
             cmocka_unit_test(every_plain_format_has_kernels),
+            cmocka_unit_test(every_coded_format_has_kernels),
             cmocka_unit_test(gemm_is_right_for_named_shapes),
             cmocka_unit_test(gemm_is_right_for_random_shapes),
             cmocka_unit_test(embed_copies_rows_of_the_table),
