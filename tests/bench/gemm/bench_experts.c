@@ -1,6 +1,7 @@
 /* The experts of a layer beside a dense MLP of as many multiplications, and beside a plain read loop.
  *
- *     bench_experts [--threads N] [--rounds N] [--isa NAME] [--clock wall|cpu] [SHAPE…]
+ *     bench_experts [--threads N] [--rounds N] [--isa NAME] [--clock wall|cpu] [--format bf16|int8|int4|mxfp4|fp8]
+ * [SHAPE…]
  *
  * A line is the two GEMMs of a layer's experts with T tokens, each of which chooses its experts at random, and new ones
  * in every round. Beside it: the GEMMs of an MLP that is as wide as a token's experts are together, over the same
@@ -27,7 +28,17 @@ static const struct shape {
 static const int token_counts[] = {1, 2, 4, 8, 16, 64, 256, 512};
 enum { MAX_TOKENS = 512 };
 
+static const struct named_format {
+    const char *name;
+    struct lf_format format;
+} formats[] = {{"bf16", {.dtype = LF_BF16}},
+               {"int8", {.dtype = LF_BF16, .code = LF_CODE_I8, .group = 32, .group_rows = 1}},
+               {"int4", {.dtype = LF_BF16, .code = LF_CODE_I4, .group = 32, .group_rows = 1}},
+               {"mxfp4", {.dtype = LF_BF16, .code = LF_CODE_E2M1, .group = 32, .group_rows = 1}},
+               {"fp8", {.dtype = LF_BF16, .code = LF_CODE_E4M3, .group = 128, .group_rows = 128}}};
+
 struct bench {
+    const struct named_format *format;
     struct lf_device *dev;
     const struct lf_ops *ops;
     const struct shape *shape;
@@ -53,7 +64,8 @@ static struct lf_buffer take(struct bench *b, uint64_t bytes)
     return buf;
 }
 
-/* Numbers between 1/64 and 1/32 of either sign, in any order: panels are whole, so every place is some weight's. */
+/* Numbers between 1/64 and 1/32 of either sign, in any order: panels are whole, so every place is some weight's. Of
+ * coded weights they are codes and scales alike. */
 static void fill(struct lf_buffer *buf)
 {
     uint64_t *words = buf->ptr;
@@ -65,9 +77,9 @@ static void open_bench(struct bench *b, const struct shape *s)
     size_t rows = (size_t)MAX_TOKENS * (size_t)s->k;
     b->shape = s;
     b->gate_up = (struct lf_weight){
-        .format.dtype = LF_BF16, .n_out = 2 * s->intermediate, .n_in = s->hidden, .n_experts = s->n_experts};
+        .format = b->format->format, .n_out = 2 * s->intermediate, .n_in = s->hidden, .n_experts = s->n_experts};
     b->down = (struct lf_weight){
-        .format.dtype = LF_BF16, .n_out = s->hidden, .n_in = s->intermediate, .n_experts = s->n_experts};
+        .format = b->format->format, .n_out = s->hidden, .n_in = s->intermediate, .n_experts = s->n_experts};
     b->gate_up_buf = take(b, (uint64_t)s->n_experts * lf_weight_expert_bytes(b->ops, &b->gate_up));
     b->down_buf = take(b, (uint64_t)s->n_experts * lf_weight_expert_bytes(b->ops, &b->down));
     fill(&b->gate_up_buf);
@@ -221,9 +233,17 @@ static int isa_by_name(const char *name)
     return isa;
 }
 
+static const struct named_format *format_by_name(const char *name)
+{
+    for (size_t i = 0; i < LF_N_ELEMS(formats); i++)
+        if (strcmp(name, formats[i].name) == 0) return &formats[i];
+    fprintf(stderr, "bench_experts: no format is called %s\n", name);
+    exit(2);
+}
+
 int main(int argc, char **argv)
 {
-    struct bench b = {0};
+    struct bench b = {.format = formats};
     struct lf_device_opts opts = {.name = "cpu", .max_isa = -1};
     struct lf_err err;
     const char *only[8];
@@ -234,6 +254,8 @@ int main(int argc, char **argv)
             opts.n_threads = (int)strtol(value, NULL, 10);
         else if (strcmp(argv[i], "--rounds") == 0 && ++i)
             n_rounds = (int)strtol(value, NULL, 10);
+        else if (strcmp(argv[i], "--format") == 0 && ++i)
+            b.format = format_by_name(value);
         else if (strcmp(argv[i], "--isa") == 0 && ++i)
             opts.max_isa = isa_by_name(value);
         else if (strcmp(argv[i], "--clock") == 0 && ++i)
@@ -243,7 +265,8 @@ int main(int argc, char **argv)
     }
     must(lf_device_open(&b.dev, &opts, &err), &err);
     b.ops = lf_device_ops(b.dev);
-    printf("# %s, %d threads, best of %d rounds\n", b.ops->name, lf_device_info(b.dev)->n_threads, n_rounds);
+    printf("# %s, %s, %d threads, best of %d rounds\n", b.format->name, b.ops->name, lf_device_info(b.dev)->n_threads,
+           n_rounds);
     printf("# %-12s %6s %10s %10s %10s %10s %9s %9s %9s %9s\n", "shape", "tokens", "experts ms", "GFLOP/s", "dense ms",
            "GFLOP/s", "ratio", "GB/s", "read GB/s", "ratio");
     for (size_t i = 0; i < LF_N_ELEMS(shapes); i++) {

@@ -1,7 +1,7 @@
 /* Our GEMM beside OpenBLAS and oneDNN (where they were found) and beside what the machine can do at most.
  *
- *     bench_gemm [--threads N] [--rounds N] [--model demo|0.5b|8b] [--rows T] [--only NAME,…] [--csv FILE]
- *                [--clock wall|cpu]
+ *     bench_gemm [--threads N] [--rounds N] [--model demo|0.5b|8b] [--rows T] [--layers N] [--only NAME,…]
+ *                [--isa NAME] [--csv FILE] [--clock wall|cpu]
  *
  * A line is all matrices of a model's layers, one GEMM after the other, with T rows each: a decode step for T = 1
  * and 6, a prefill chunk for 64 and 512. Contenders and ceilings take turns in every round, and the best round of each
@@ -91,7 +91,7 @@ static void *make_ours(const struct gemm *p, enum lf_dtype dtype)
     return m;
 }
 
-/* Coded weights: random codes and scales, which no speed depends on, packed as they are read. */
+/* Coded weights: any bits are codes, and these are scales as well, of either width. Speed depends on neither. */
 static void *make_coded(const struct gemm *p, const struct lf_format *format)
 {
     struct lf_err err;
@@ -100,20 +100,9 @@ static void *make_coded(const struct gemm *p, const struct lf_format *format)
     must(lf_buffer_alloc(dev, &m->w_buf, ops->weight_bytes(format, p->n_out, p->n_in), "weights", &err), &err);
     m->w.data = m->w_buf.ptr;
     must(lf_buffer_alloc(dev, &m->scratch, ops->gemm_scratch_bytes(p->n_rows, p->n_in), "scratch", &err), &err);
-    size_t n_in = (size_t)p->n_in, n_groups = (size_t)lf_format_n_groups(format, p->n_in);
-    uint8_t *codes = checked(malloc(n_in));
-    float *scales = checked(malloc(n_groups * sizeof(float)));
-    for (int r = 0; r < p->n_out; r++) {
-        for (size_t k = 0; k < n_in; k++) {
-            uint8_t byte = (uint8_t)(lf_mix64((uint64_t)r * n_in + k) & 0x7e);
-            codes[k] = format->code == LF_CODE_I8 || format->code == LF_CODE_E4M3 ? byte : byte & 15;
-        }
-        for (size_t g = 0; g < n_groups; g++) scales[g] = 0x1p-9f;
-        struct lf_quant_rows row = {.codes = codes, .scales = scales};
-        ops->weight_pack(dev, &m->w, r, 1, &row);
-    }
-    free(codes);
-    free(scales);
+    uint64_t *words = m->w_buf.ptr;
+    for (size_t i = 0; i < m->w_buf.bytes / 8; i++)
+        words[i] = (lf_mix64(i) & 0x807f807f807f807fu) | 0x3c803c803c803c80u;
     m->params = params_of(p, m);
     return m;
 }
@@ -220,10 +209,10 @@ static float *random_floats(size_t n)
     return out;
 }
 
-static void make_step(struct step *s, const struct model *model, int n_rows)
+static void make_step(struct step *s, const struct model *model, int n_layers, int n_rows)
 {
     *s = (struct step){.n = 0};
-    for (int layer = 0; layer < model->n_layers; layer++) {
+    for (int layer = 0; layer < n_layers; layer++) {
         for (int i = 0; i < 5 && model->shapes[i][0] != 0; i++) {
             int n_in = model->shapes[i][0], n_out = model->shapes[i][1];
             struct gemm *p = &s->gemms[s->n++];
@@ -271,7 +260,7 @@ static double weight_bytes(const struct step *s, int peer, int n_rows)
 }
 
 struct options {
-    int n_threads, n_rounds, n_rows;
+    int n_threads, n_rounds, n_rows, n_layers, isa;
     const char *model, *csv;
 };
 
@@ -279,7 +268,7 @@ static void bench_step(const struct model *model, int n_rows, const struct optio
                        FILE *csv)
 {
     static struct step s;
-    make_step(&s, model, n_rows);
+    make_step(&s, model, o->n_layers > 0 ? o->n_layers : model->n_layers, n_rows);
     double best[PEERS_MAX], fma = 0.0, pairs = 0.0, read_gbs = 0.0;
     for (int j = 0; j < (int)N_PEERS; j++) {
         best[j] = 1e30;
@@ -315,6 +304,13 @@ static int to_count(const char *text)
     return n < 0 || n > 100000 ? 0 : (int)n;
 }
 
+static int isa_by_name(const char *name)
+{
+    int isa = LF_ISA_AMX;
+    while (isa > LF_ISA_C && strcmp(name, lf_isa_name((enum lf_isa)isa)) != 0) isa--;
+    return isa;
+}
+
 static bool parse(int argc, char **argv, struct options *o)
 {
     for (int i = 1; i < argc; i += 2) {
@@ -325,6 +321,10 @@ static bool parse(int argc, char **argv, struct options *o)
             o->n_rounds = LF_MAX(1, to_count(argv[i + 1]));
         else if (strcmp(argv[i], "--rows") == 0)
             o->n_rows = to_count(argv[i + 1]);
+        else if (strcmp(argv[i], "--layers") == 0)
+            o->n_layers = LF_MIN(to_count(argv[i + 1]), (int)MATRICES_MAX / 4);
+        else if (strcmp(argv[i], "--isa") == 0)
+            o->isa = isa_by_name(argv[i + 1]);
         else if (strcmp(argv[i], "--model") == 0)
             o->model = argv[i + 1];
         else if (strcmp(argv[i], "--only") == 0)
@@ -342,16 +342,16 @@ static bool parse(int argc, char **argv, struct options *o)
 int main(int argc, char **argv)
 {
     static const int rows[] = {1, 6, 64, 512};
-    struct options o = {.n_rounds = 5};
+    struct options o = {.n_rounds = 5, .isa = -1};
     struct lf_err err;
     if (!parse(argc, argv, &o)) {
         fprintf(stderr,
-                "usage: %s [--threads N] [--rounds N] [--model demo|0.5b|8b] [--rows T] [--only NAME,...] "
-                "[--csv FILE] [--clock wall|cpu]\n",
+                "usage: %s [--threads N] [--rounds N] [--model demo|0.5b|8b] [--rows T] [--layers N] "
+                "[--only NAME,...] [--isa NAME] [--csv FILE] [--clock wall|cpu]\n",
                 argv[0]);
         return 2;
     }
-    struct lf_device_opts opts = {.name = "cpu", .n_threads = o.n_threads, .max_isa = -1};
+    struct lf_device_opts opts = {.name = "cpu", .n_threads = o.n_threads, .max_isa = o.isa};
     must(lf_device_open(&dev, &opts, &err), &err);
     ops = lf_device_ops(dev);
     printf("%s, %d threads; best of %d rounds in turn\n", ops->name, lf_device_info(dev)->n_threads, o.n_rounds);
@@ -361,8 +361,8 @@ int main(int argc, char **argv)
     if (csv != NULL) fprintf(csv, "model,rows,contender,us,gflops,ceiling_gflops,gbs,read_gbs\n");
     for (size_t m = 0; m < LF_N_ELEMS(models); m++) {
         if (o.model != NULL && strcmp(o.model, models[m].name) != 0) continue;
-        for (size_t r = 0; r < LF_N_ELEMS(rows); r++)
-            if (o.n_rows == 0 || o.n_rows == rows[r]) bench_step(&models[m], rows[r], &o, &buf, csv);
+        for (size_t r = 0; r < (o.n_rows > 0 ? 1 : LF_N_ELEMS(rows)); r++)
+            bench_step(&models[m], o.n_rows > 0 ? o.n_rows : rows[r], &o, &buf, csv);
     }
     if (csv != NULL) (void)fclose(csv);
     lf_buffer_free(dev, &buf);
