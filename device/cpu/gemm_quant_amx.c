@@ -10,11 +10,10 @@
 #include "device/cpu/gemm_quant_dot_avx512.h"
 #include "device/cpu/gemm_quant_vec.h"
 
-#ifndef LF_AMX_ROWS_MIN
-#define LF_AMX_ROWS_MIN 8 /* less go to vectors */
-#endif
-
 enum { TILE_ROWS = 16, TILE_K = 64, SUMS_ROW_BYTES = LF_PANEL_COLS * 4 };
+
+/* From so many rows on tiles are faster, in groups of 64 and 128 k and of 32 (bench_gemm). */
+enum { ROWS_MIN = 8, ROWS_MIN_32 = 24 };
 
 /* The operand of LDTILECFG. */
 struct tile_config {
@@ -100,6 +99,8 @@ LF_KERNEL void run_tiles(const struct lf_gemm_tile *t, struct kind kind)
     configure(t->order->group);
     for (int i = 0; i < t->n_k / t->order->group; i++) {
         struct group g = open_group(t, kind, i, &to);
+        for (int k = 0; k < g.n && g.ahead > 0; k += 4)
+            fetch_ahead(g.codes + g.ahead + k * LF_PANEL_COLS / (kind.form == BYTES ? 1 : 2));
         if (kind.form != BYTES) unpack_codes(kind.form, &g, &to);
         for (int row = 0; row < t->n_rows; row += TILE_ROWS) {
             struct rows rows = rows_at(t, row, i);
@@ -110,9 +111,14 @@ LF_KERNEL void run_tiles(const struct lf_gemm_tile *t, struct kind kind)
     _tile_release();
 }
 
+static bool is_few_rows(const struct lf_gemm_tile *t)
+{
+    return t->n_rows < (t->order->group == LF_QUANT_GROUP_MIN ? ROWS_MIN_32 : ROWS_MIN);
+}
+
 static void amx_i8(const struct lf_gemm_tile *t)
 {
-    if (t->n_rows < LF_AMX_ROWS_MIN) {
+    if (is_few_rows(t)) {
         tile_i8(t);
         return;
     }
@@ -122,7 +128,7 @@ static void amx_i8(const struct lf_gemm_tile *t)
 
 static void amx_i4(const struct lf_gemm_tile *t)
 {
-    if (t->n_rows < LF_AMX_ROWS_MIN) {
+    if (is_few_rows(t)) {
         tile_i4(t);
         return;
     }
@@ -135,7 +141,7 @@ static void amx_i4(const struct lf_gemm_tile *t)
 
 static void amx_e2m1(const struct lf_gemm_tile *t)
 {
-    if (t->n_rows < LF_AMX_ROWS_MIN) {
+    if (is_few_rows(t)) {
         tile_e2m1(t);
         return;
     }

@@ -7,7 +7,7 @@
 
 /* How codes lie where they are read. */
 enum form { BYTES, NIBBLES, FP4 };
-enum { PANEL_VECS = LF_PANEL_COLS / VEC, LINE = 64, FAR_BYTES = VEC_REGS == 32 ? 4096 : 2048 };
+enum { PANEL_VECS = LF_PANEL_COLS / VEC, LINE = 64, FAR_BYTES = 2048 };
 
 /* Constants of a kernel. */
 struct kind {

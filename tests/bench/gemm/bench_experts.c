@@ -69,7 +69,7 @@ static struct lf_buffer take(struct bench *b, uint64_t bytes)
 static void fill(struct lf_buffer *buf)
 {
     uint64_t *words = buf->ptr;
-    for (size_t i = 0; i < buf->bytes / 8; i++) words[i] = (lf_mix64(i) & 0x807f807f807f807fu) | 0x3c803c803c803c80u;
+    for (size_t i = 0; i < buf->bytes / 8; i++) words[i] = (lf_mix64(i) & 0x8787878787878787u) | 0x3838383838383838u;
 }
 
 static void open_bench(struct bench *b, const struct shape *s)

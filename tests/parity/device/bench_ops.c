@@ -6,7 +6,7 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "device/cpu/threads.h"
-#include "tests/parity/device/ops_fixture.h"
+#include "tests/parity/device/weight_fixture.h"
 
 /* One op with its arguments, on whichever device is asked for; work is in flops or bytes a call. */
 struct bench {

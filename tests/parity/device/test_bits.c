@@ -2,7 +2,7 @@
  * number of threads. Compared as bytes, for every op and one instruction set.
  *
  *     test_bits ISA */
-#include "tests/parity/device/ops_fixture.h"
+#include "tests/parity/device/weight_fixture.h"
 
 #include "core/check.h"
 

@@ -4,7 +4,7 @@
  *
  * Tolerances are bounds, as in test_ops.c. An expert's row has the very bits that a GEMM with the expert's matrix gives
  * it, so what test_bits.c shows of GEMMs holds of experts: alone, in any batch, on any number of threads. */
-#include "tests/parity/device/ops_fixture.h"
+#include "tests/parity/device/weight_fixture.h"
 
 #include "core/check.h"
 #include "core/limits.h"

@@ -4,7 +4,7 @@
  *
  * Tolerances are bounds, not guesses: a sum of n float products in any order is off by at most n·2⁻²³ of the sum of
  * their magnitudes. Where the kernel rounds x to bf16 the reference does the same, so the bound stays. */
-#include "tests/parity/device/ops_fixture.h"
+#include "tests/parity/device/weight_fixture.h"
 
 #include "tests/parity/device/bench_ops.h"
 
