@@ -44,7 +44,7 @@ struct lf_cuda { /* owner thread, but for the lanes */
 
     struct lf_cuda_lane lanes[LF_COPY_LANES_N];
     struct lf_cuda_gemm *gemm;
-    bool has_gemv;                         /* gemv.cu can run here */
+    bool has_gemv, has_gemv_quant;         /* gemv.cu and gemv_quant.cu can run here */
     bool has_expert_gemv, has_expert_gemm; /* so can expert_gemv.cu, expert_gemm_sm90.cu */
     bool has_delta_chunks;                 /* and delta_scan_sm90.cu */
 };

@@ -175,6 +175,8 @@ static enum lf_status load_kernels(struct lf_device *dev, struct lf_err *err)
     if (rc == 0) rc = lf_cuda_act_setup();
     if (rc == 0) rc = lf_cuda_embed_setup();
     if (rc == 0) rc = lf_cuda_gemv_setup(&dev->cuda->has_gemv);
+    if (rc == 0) rc = lf_cuda_gemv_quant_setup(&dev->cuda->has_gemv_quant);
+    if (rc == 0) rc = lf_cuda_expand_setup();
     if (rc == 0) rc = lf_cuda_sample_setup();
     if (rc == 0) rc = lf_experts_cuda_setup(dev);
     if (rc == 0) rc = lf_delta_cuda_setup(dev);

@@ -49,6 +49,47 @@ LF_GPU_FN void st_shared_v4(uint32_t address, uint4 x)
                  : "memory");
 }
 
+/* Loads of 16 bytes, of a word, half and byte from shared memory. */
+
+LF_GPU_FN uint4 ld_shared_v4(uint32_t address)
+{
+    uint4 x;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                 : "r"(address)
+                 : "memory");
+    return x;
+}
+
+LF_GPU_FN uint32_t ld_shared_u32(uint32_t address)
+{
+    uint32_t x;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
+    return x;
+}
+
+LF_GPU_FN uint32_t ld_shared_u16(uint32_t address)
+{
+    uint16_t x;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x) : "r"(address) : "memory");
+    return x;
+}
+
+LF_GPU_FN uint32_t ld_shared_u8(uint32_t address)
+{
+    uint32_t x;
+    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
+    return x;
+}
+
+/* (a & b) | c, in one instruction where the compiler would take two for two constants. */
+LF_GPU_FN uint32_t lop3_and_or(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t d;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
 /* 2^x, within 2 ulp; 2^-inf is 0. */
 LF_GPU_FN float ex2_approx_ftz(float x)
 {

@@ -12,6 +12,13 @@ LF_GPU_FN void cp_async_cg_16(uint32_t dst, const void *src, int n_bytes = 16)
                  : "memory");
 }
 
+/* 4 bytes or 8, through the first-level cache: what is too small for the other. */
+template <int BYTES> LF_GPU_FN void cp_async_ca(uint32_t dst, const void *src)
+{
+    static_assert(BYTES == 4 || BYTES == 8, "sizes of an element or two");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(dst), "l"(src), "n"(BYTES) : "memory");
+}
+
 LF_GPU_FN void cp_async_commit_group()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");

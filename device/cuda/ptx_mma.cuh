@@ -46,4 +46,21 @@ template <> LF_GPU_MEMBER void mma_m16n8k16<fp16>(float (&d)[4], const uint32_t 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/* a · b + c of two elements in a word, rounded once; subnormal ones are numbers too. */
+template <class T> LF_GPU_FN uint32_t fma_rn_x2(uint32_t a, uint32_t b, uint32_t c);
+
+template <> LF_GPU_MEMBER uint32_t fma_rn_x2<bf16>(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t d;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
+template <> LF_GPU_MEMBER uint32_t fma_rn_x2<fp16>(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t d;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
 #endif

@@ -1,0 +1,188 @@
+#include "device/cuda/quant_order.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/quant.h"
+
+enum { PAIRS = 4, STEP_K = 32, LANE_K = 8, SCALES_ALIGN = 256, E2M1_ELEMENT = 0x81c0, BF16_BIAS = 127 };
+/* How far to the right a word of E2M1 is rotated for each pair; of the last one the mantissa goes another way. */
+static const int rotations[PAIRS] = {0, 4, 10, 32 - 10};
+enum { MANTISSA = 0x0040, MANTISSA_ROTATION = 32 - 2 };
+
+/* ---- sizes ---- */
+
+static int block_groups(const struct lf_format *f)
+{
+    return f->group > 0 && f->group < LF_QUANT_BLOCK_K ? LF_QUANT_BLOCK_K / f->group : 1;
+}
+
+bool lf_quant_order_has(const struct lf_format *f, int n_in)
+{
+    if (f->code == LF_CODE_E4M3) return n_in % 16 == 0 && (f->group == 0 || f->group == LF_QUANT_BLOCK_K);
+    if (f->group_rows > 1 || n_in % LANE_K != 0) return false;
+    if (f->code == LF_CODE_E2M1) return f->group == STEP_K;
+    return f->code == LF_CODE_I4 && (f->group == 32 || f->group == 64 || f->group % LF_QUANT_BLOCK_K == 0);
+}
+
+static struct lf_quant_order order_of_bytes(const struct lf_format *f, int n_out, int n_in)
+{
+    int rows = LF_MAX(f->group_rows, 1), n_groups = lf_format_n_groups(f, n_in);
+    size_t n_codes = (size_t)n_out * (size_t)n_in;
+    struct lf_quant_order o = {.groups = 1, .scale_rows = rows, .n_groups = n_groups};
+    o.scale_columns = lf_format_group(f, n_in);
+    o.scales_at = (n_codes + SCALES_ALIGN - 1) / SCALES_ALIGN * SCALES_ALIGN;
+    o.zeros_at = o.scales_at + (size_t)((n_out + rows - 1) / rows) * (size_t)n_groups * sizeof(float);
+    o.bytes = o.zeros_at;
+    return o;
+}
+
+struct lf_quant_order lf_quant_order_of(const struct lf_format *f, int n_out, int n_in)
+{
+    LF_ASSERT(lf_quant_order_has(f, n_in));
+    if (f->code == LF_CODE_E4M3) return order_of_bytes(f, n_out, n_in);
+    struct lf_quant_order o = {.groups = block_groups(f), .scale_rows = 1};
+    o.n_runs = (n_out + LF_QUANT_RUN - 1) / LF_QUANT_RUN;
+    o.n_blocks = (n_in + LF_QUANT_BLOCK_K - 1) / LF_QUANT_BLOCK_K;
+    o.scale_bytes = LF_QUANT_RUN * o.groups * (f->code == LF_CODE_I4 ? 2 : 1);
+    o.zero_bytes = f->zeros ? LF_QUANT_RUN * o.groups : 0;
+    size_t n = (size_t)o.n_runs * (size_t)o.n_blocks;
+    o.scales_at = n * LF_QUANT_BLOCK_BYTES;
+    o.zeros_at = o.scales_at + n * (size_t)o.scale_bytes;
+    o.bytes = o.zeros_at + n * (size_t)o.zero_bytes;
+    return o;
+}
+
+/* ---- words ---- */
+
+static uint32_t rotated(uint32_t x, int right)
+{
+    return right == 0 ? x : x >> right | x << (32 - right);
+}
+
+/* As the bits of a bf16 that is 2^-126 of its value. */
+static uint32_t element_of_e2m1(uint8_t c)
+{
+    return (uint32_t)(c & 8) << 12 | (uint32_t)(c & 7) << 6;
+}
+
+uint32_t lf_e2m1_word(const uint8_t codes[8])
+{
+    uint32_t word = 0;
+    for (int p = 0; p < PAIRS; p++) {
+        uint32_t pair = element_of_e2m1(codes[2 * p]) | element_of_e2m1(codes[2 * p + 1]) << 16;
+        uint32_t mantissa = p == PAIRS - 1 ? MANTISSA | (uint32_t)MANTISSA << 16 : 0;
+        word |= rotated(pair & ~mantissa, (32 - rotations[p]) % 32) | rotated(pair & mantissa, 32 - MANTISSA_ROTATION);
+    }
+    return word;
+}
+
+static void codes_of_e2m1(uint32_t word, uint8_t codes[8])
+{
+    for (int p = 0; p < PAIRS; p++) {
+        uint32_t pair = rotated(word, rotations[p]);
+        uint32_t mantissa = MANTISSA | (uint32_t)MANTISSA << 16;
+        if (p == PAIRS - 1) pair = (pair & ~mantissa) | (rotated(word, MANTISSA_ROTATION) & mantissa);
+        for (int e = 0; e < 2; e++, pair >>= 16)
+            codes[2 * p + e] = (uint8_t)((pair >> 12 & 8) | (pair >> 6 & 7));
+    }
+}
+
+static uint32_t word_of_i4(const uint8_t codes[8])
+{
+    uint32_t word = 0;
+    for (int i = 0; i < 8; i++) word |= (uint32_t)(codes[i] & 15) << (i / 2 * 4 + i % 2 * 16);
+    return word;
+}
+
+static void codes_of_i4(uint32_t word, uint8_t codes[8])
+{
+    for (int i = 0; i < 8; i++) codes[i] = word >> (i / 2 * 4 + i % 2 * 16) & 15;
+}
+
+/* ---- scales ---- */
+
+uint8_t lf_e2m1_scale_byte(float scale)
+{
+    enum { LEAST = 50, MOST = 176 }; /* e of a scale 2^(e - 127) */
+    int e = ilogbf(scale) + BF16_BIAS;
+    return (uint8_t)(LF_MIN(LF_MAX(e, LEAST), MOST) + 126 - LF_E2M1_SHIFT);
+}
+
+static float scale_of_byte(uint8_t byte)
+{
+    return ldexpf(1.0f, byte - 126 + LF_E2M1_SHIFT - BF16_BIAS);
+}
+
+/* The group of a row's columns that block b's group g keeps. */
+static int group_of(const struct lf_format *f, int n_in, int groups, int b, int g)
+{
+    int k = b * LF_QUANT_BLOCK_K + g * (LF_QUANT_BLOCK_K / groups);
+    return LF_MIN(k, n_in - 1) / lf_format_group(f, n_in);
+}
+
+/* ---- rows ---- */
+
+static void pack_codes(const struct lf_format *f, int n_in, const uint8_t *codes, int r, uint8_t *out)
+{
+    int n_blocks = (n_in + LF_QUANT_BLOCK_K - 1) / LF_QUANT_BLOCK_K;
+    for (int k = 0; k < n_blocks * LF_QUANT_BLOCK_K; k += LANE_K) {
+        int in_block = k % LF_QUANT_BLOCK_K, s = in_block / STEP_K, t = in_block % STEP_K / LANE_K;
+        uint32_t word = 0;
+        if (k < n_in) word = f->code == LF_CODE_I4 ? word_of_i4(codes + k) : lf_e2m1_word(codes + k);
+        size_t at = (size_t)(k / LF_QUANT_BLOCK_K) * LF_QUANT_BLOCK_BYTES + (size_t)(r * LF_QUANT_ROW_BYTES);
+        memcpy(out + at + t * 16 + s * 4, &word, sizeof word);
+    }
+}
+
+void lf_quant_pack_run(const struct lf_format *f, int n_in, enum lf_dtype act, int r_first, int n_rows,
+                       const struct lf_quant_rows *rows, uint8_t *codes, uint8_t *scales, uint8_t *zeros)
+{
+    LF_ASSERT(r_first >= 0 && n_rows >= 0 && r_first + n_rows <= LF_QUANT_RUN);
+    int n_groups = lf_format_n_groups(f, n_in), groups = block_groups(f);
+    int n_blocks = (n_in + LF_QUANT_BLOCK_K - 1) / LF_QUANT_BLOCK_K;
+    for (int i = 0; i < n_rows; i++) {
+        int r = r_first + i;
+        pack_codes(f, n_in, rows->codes + (size_t)i * (size_t)n_in, r, codes);
+        for (int b = 0; b < n_blocks; b++) {
+            for (int g = 0; g < groups; g++) {
+                size_t from = (size_t)i * (size_t)n_groups + (size_t)group_of(f, n_in, groups, b, g);
+                size_t at = (size_t)((b * LF_QUANT_RUN + r) * groups + g);
+                if (f->code == LF_CODE_I4)
+                    lf_from_f32(scales + at * 2, act, rows->scales + from, 1);
+                else
+                    scales[at] = lf_e2m1_scale_byte(rows->scales[from]);
+                if (zeros) zeros[at] = rows->zeros[from];
+            }
+        }
+    }
+}
+
+static void unpack_group(const struct lf_format *f, const uint8_t codes[8], float scale, float zero, float *out)
+{
+    for (int i = 0; i < LANE_K; i++) out[i] = scale * (lf_code_number(f->code, codes[i]) - zero);
+}
+
+void lf_quant_unpack_row(const struct lf_format *f, int n_in, enum lf_dtype act, int r, const uint8_t *codes,
+                         const uint8_t *scales, const uint8_t *zeros, float *out)
+{
+    int groups = block_groups(f);
+    for (int k = 0; k < n_in; k += LANE_K) {
+        int b = k / LF_QUANT_BLOCK_K, in_block = k % LF_QUANT_BLOCK_K;
+        int s = in_block / STEP_K, t = in_block % STEP_K / LANE_K;
+        size_t at = (size_t)((b * LF_QUANT_RUN + r) * groups + in_block * groups / LF_QUANT_BLOCK_K);
+        uint32_t word;
+        uint8_t eight[8];
+        float scale, zero = f->code == LF_CODE_I4 ? (float)LF_I4_ZERO : 0.0f;
+        memcpy(&word, codes + (size_t)b * LF_QUANT_BLOCK_BYTES + r * LF_QUANT_ROW_BYTES + t * 16 + s * 4, sizeof word);
+        if (f->code == LF_CODE_I4) {
+            codes_of_i4(word, eight);
+            lf_to_f32(&scale, scales + at * 2, act, 1);
+        } else {
+            codes_of_e2m1(word, eight);
+            scale = scale_of_byte(scales[at]);
+        }
+        unpack_group(f, eight, scale, zeros ? (float)zeros[at] : zero, out + k);
+    }
+}

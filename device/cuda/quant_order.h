@@ -1,0 +1,79 @@
+/* The order of coded weights (core/format.h) in a GPU's memory: what the packer writes and kernels read. Host and
+ * device; no state.
+ *
+ * I4 and E2M1, [n_out, n_in]. Rows are taken in runs of 8, columns in blocks of 128; a block of a run is 512 bytes, one
+ * run's blocks lie side by side, runs one behind the other, zeros behind the last row and column. In a block row r has
+ * 64 bytes, and in these lane t of a quad has 16 (gemv.cuh: lane 4r + t of a warp):
+ *
+ *     word s of lane t │ columns 32 s + 8 t + 0 … 7 of the block, as four pairs
+ *
+ * so what a lane of a GEMV multiplies is one load of 16 bytes, and a warp's 32 lanes read 512 bytes in a row. In a word
+ * a pair of codes is where two elements of 16 bits can be cut out of it with few instructions. I4: pair p has the bits
+ * 4p … 4p + 3, its second element 16 bits on. E2M1: sign, exponent and mantissa of an element stand as those of a bf16
+ * stand (bits 15, 8, 7 and 6), and the pairs, rotated, fill the word without overlap (lf_e2m1_word).
+ *
+ * Behind the codes their scales, in the same order of runs and blocks: [8 rows][128 / group], for I4 in the type of the
+ * activations, for E2M1 a byte, the exponent of a bf16 (lf_e2m1_scale_byte). Behind these, of I4 with zero points, [8
+ * rows][128 / group] bytes. A group of 0 or of a multiple of 128 is kept as 128.
+ *
+ * E4M3: row-major bytes [n_out, n_in] and behind them, at a multiple of 256, float scales [ceil(n_out / group_rows)]
+ * [n_groups]. */
+#ifndef LF_DEVICE_CUDA_QUANT_ORDER_H
+#define LF_DEVICE_CUDA_QUANT_ORDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/format.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    LF_QUANT_RUN = 8,
+    LF_QUANT_BLOCK_K = 128,
+    LF_QUANT_ROW_BYTES = LF_QUANT_BLOCK_K / 2, /* of a row in a block */
+    LF_QUANT_BLOCK_BYTES = LF_QUANT_RUN * LF_QUANT_ROW_BYTES,
+    /* E2M1: sums are kept smaller by this power of two, so that no scale leaves bf16 (lf_e2m1_scale_byte). */
+    LF_E2M1_SHIFT = 48
+};
+
+struct lf_quant_order {
+    int n_runs, n_blocks; /* I4, E2M1 */
+    int groups;           /* of a row in a block */
+    int scale_bytes;      /* of a run in a block; so many */
+    int zero_bytes;       /* 0: no zero points */
+    int scale_rows;       /* E4M3: rows that share a scale, */
+    int scale_columns;    /* and columns; */
+    int n_groups;         /* scales of a row */
+    size_t scales_at, zeros_at, bytes;
+};
+
+/* Whether there is an order for it: E4M3 with n_in divisible by 16 and whole or 128-column groups; I4 in groups of 32,
+ * 64, a multiple of 128 or whole rows; E2M1 in groups of 32. */
+bool lf_quant_order_has(const struct lf_format *f, int n_in);
+/* f has one. */
+struct lf_quant_order lf_quant_order_of(const struct lf_format *f, int n_out, int n_in);
+
+/* A word of E2M1 codes: codes[i] is column i's. */
+uint32_t lf_e2m1_word(const uint8_t codes[8]);
+/* Of a scale, a power of two from 2^-77 to 2^49 (beyond, the nearest of these): the exponent field of scale ·
+ * 2^(126 - LF_E2M1_SHIFT) as bf16. */
+uint8_t lf_e2m1_scale_byte(float scale);
+
+/* Packs up to 8 rows, of which the first is a run's row r_first: codes and scales of I4 and E2M1 in the run's blocks
+ * (n_blocks of LF_QUANT_BLOCK_BYTES, scale_bytes and zero_bytes each), the other rows' bytes left alone. act: what
+ * scales of I4 are rounded to, LF_BF16 or LF_F16. zeros: NULL where there are none. */
+void lf_quant_pack_run(const struct lf_format *f, int n_in, enum lf_dtype act, int r_first, int n_rows,
+                       const struct lf_quant_rows *rows, uint8_t *codes, uint8_t *scales, uint8_t *zeros);
+/* The inverse, of row r of a run: its values, out [n_in]. */
+void lf_quant_unpack_row(const struct lf_format *f, int n_in, enum lf_dtype act, int r, const uint8_t *codes,
+                         const uint8_t *scales, const uint8_t *zeros, float *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
