@@ -1,5 +1,5 @@
-/* Codes of weights (core/format.h) become pairs of elements of 16 bits, exactly: eight neighbouring columns of a row are
- * four words, the operands of tensor cores. No table, no conversion instruction.
+/* Codes of weights (core/format.h) become pairs of elements of 16 bits, exactly: eight neighbouring columns of a row
+ * are four words, the operands of tensor cores. No table, no conversion instruction.
  *
  * I4: a code is put below the mantissa of 128 (bf16) or 1024 (fp16), where a step is 1; what is taken off again is the
  * zero point with the same 128. E4M3 and E2M1: sign, exponent and mantissa are moved to where T has its own; what is
@@ -12,7 +12,8 @@
 #include "device/cuda/ptx_mma.cuh"
 #include "device/cuda/quant_order.h"
 
-/* The bits of T's 128 or 1024, of 1 and of -0, and the factor that makes up for the biases' difference; twice in a word.
+/* The bits of T's 128 or 1024, of 1 and of -0, and the factor that makes up for the biases' difference; twice in a
+ * word.
  */
 template <class T> struct code_bits;
 
@@ -72,8 +73,8 @@ LF_GPU_FN uint32_t e2m1_factor(uint32_t scales, int i)
 LF_GPU_FN uint4 e2m1_elements(uint32_t word, uint32_t factor)
 {
     constexpr uint32_t MASK = 0x81c081c0u, MANTISSA = 0x00400040u;
-    uint32_t last = lop3_and_or(__funnelshift_l(word, word, 2), MANTISSA,
-                                __funnelshift_l(word, word, 10) & (MASK & ~MANTISSA));
+    uint32_t last =
+        lop3_and_or(__funnelshift_l(word, word, 2), MANTISSA, __funnelshift_l(word, word, 10) & (MASK & ~MANTISSA));
     return make_uint4(fma_rn_x2<bf16>(word & MASK, factor, MINUS),
                       fma_rn_x2<bf16>(__funnelshift_r(word, word, 4) & MASK, factor, MINUS),
                       fma_rn_x2<bf16>(__funnelshift_r(word, word, 10) & MASK, factor, MINUS),

@@ -44,18 +44,25 @@ void lf_cuda_copy_deinit(struct lf_cuda *cuda)
 
 /* ---- up ---- */
 
-/* Elements on their way into the ring: bytes as they are, or numbers whose type changes. */
+/* Elements on their way into the ring: bytes as they are, numbers whose type changes, or whatever `make` makes. */
 struct fill {
     char *dst;
     const char *src;
     size_t dst_elem, src_elem; /* bytes of an element */
     enum lf_dtype dst_type, src_type;
     size_t n;
+    lf_cuda_make_fn *make; /* or NULL */
+    const void *ctx;
+    size_t first; /* the number of the first one to be made */
 };
 
 static void fill_elems(const struct fill *f, size_t first, size_t n)
 {
     float wide[1024];
+    if (f->make) {
+        for (size_t i = first; i < first + n; i++) f->make(f->ctx, f->first + i, f->dst + i * f->dst_elem);
+        return;
+    }
     if (f->dst_type == f->src_type) {
         memcpy(f->dst + first * f->dst_elem, f->src + first * f->src_elem, n * f->dst_elem);
         return;
@@ -93,7 +100,8 @@ static void upload(struct lf_device *dev, const struct fill *all)
         struct lf_staging_piece piece = lf_staging_take(&cuda->ring, (all->n - done) * all->dst_elem);
         struct fill fill = *all;
         fill.dst = cuda->up + piece.offset;
-        fill.src += done * all->src_elem;
+        if (all->src) fill.src += done * all->src_elem;
+        fill.first += done;
         fill.n = piece.bytes / all->dst_elem;
         if (piece.enters) lf_cuda_check(dev, (int)cudaEventSynchronize(cuda->up_events[piece.segment]), "upload");
         fill_ring(dev, &fill);
@@ -123,6 +131,13 @@ void lf_cuda_upload_as(struct lf_device *dev, void *dst_device, enum lf_dtype ds
                         .dst_type = dst_type,
                         .src_type = src_type,
                         .n = n};
+    upload(dev, &fill);
+}
+
+void lf_cuda_upload_made(struct lf_device *dev, void *dst_device, size_t elem_bytes, size_t first, size_t n,
+                         lf_cuda_make_fn *make, const void *ctx)
+{
+    struct fill fill = {.dst = dst_device, .dst_elem = elem_bytes, .n = n, .make = make, .ctx = ctx, .first = first};
     upload(dev, &fill);
 }
 

@@ -63,6 +63,11 @@ LF_MUST_CHECK enum lf_status lf_cuda_fetch_end(struct lf_device *dev, int slot, 
 /* As lf_cuda_upload, of n elements whose type changes on the way into the ring. */
 void lf_cuda_upload_as(struct lf_device *dev, void *dst_device, enum lf_dtype dst_type, const void *src_host,
                        enum lf_dtype src_type, size_t n);
+/* As lf_cuda_upload, of n elements that are made on the way into the ring, on any of the device's threads and in any
+ * order; elem_bytes divides 64. */
+typedef void lf_cuda_make_fn(const void *ctx, size_t idx, char *out);
+void lf_cuda_upload_made(struct lf_device *dev, void *dst_device, size_t elem_bytes, size_t first, size_t n,
+                         lf_cuda_make_fn *make, const void *ctx);
 
 /* beside_cuda.c */
 cudaError_t lf_cuda_lanes_init(struct lf_cuda *cuda);

@@ -11,9 +11,9 @@ struct expand_args {
     const char *codes, *scales, *zeros;
     void *out;
     int n_in, row_first, n_rows;
-    int groups;                      /* I4 */
+    int groups;                                           /* I4 */
     int scale_rows, scale_row_stride, scale_block_stride; /* E4M3 */
-    int n_threads;                   /* that have something to do */
+    int n_threads;                                        /* that have something to do */
 };
 
 template <class T> LF_GPU_FN uint32_t scaled_pair(uint32_t pair, float scale)
@@ -25,13 +25,13 @@ template <class T> LF_GPU_FN uint32_t scaled_pair(uint32_t pair, float scale)
 template <class T> LF_GPU_FN void expand_store(const expand_args &a, int row, int column, const uint4 &x, float scale)
 {
     if (row >= a.n_rows || column >= a.n_in) return;
-    *(uint4 *)((T *)a.out + (size_t)row * a.n_in + column) =
-        make_uint4(scaled_pair<T>(x.x, scale), scaled_pair<T>(x.y, scale), scaled_pair<T>(x.z, scale),
-                   scaled_pair<T>(x.w, scale));
+    *(uint4 *)((T *)a.out + (size_t)row * a.n_in + column) = make_uint4(
+        scaled_pair<T>(x.x, scale), scaled_pair<T>(x.y, scale), scaled_pair<T>(x.z, scale), scaled_pair<T>(x.w, scale));
 }
 
 /* A lane's 16 bytes of a block: four times eight columns. CODE: LF_CODE_I4 or LF_CODE_E2M1. */
-template <class T, lf_code CODE> __global__ void __launch_bounds__(EXPAND_THREADS) expand_runs(const __grid_constant__ expand_args a)
+template <class T, lf_code CODE>
+__global__ void __launch_bounds__(EXPAND_THREADS) expand_runs(const __grid_constant__ expand_args a)
 {
     int64_t i = (int64_t)blockIdx.x * EXPAND_THREADS + threadIdx.x;
     start_successor();
@@ -52,7 +52,8 @@ template <class T, lf_code CODE> __global__ void __launch_bounds__(EXPAND_THREAD
             expand_store<T>(a, row, column + s * QUAD_COLUMNS, i4_elements<T>(words[s], i4_zeros<T>(zero)), scale);
         } else {
             uint32_t factor = (uint8_t)a.scales[group] * 0x00800080u;
-            expand_store<T>(a, row, column + s * QUAD_COLUMNS, e2m1_elements(words[s], factor), (float)(1ull << LF_E2M1_SHIFT));
+            expand_store<T>(a, row, column + s * QUAD_COLUMNS, e2m1_elements(words[s], factor),
+                            (float)(1ull << LF_E2M1_SHIFT));
         }
     }
 }
@@ -63,7 +64,8 @@ template <class T> __global__ void __launch_bounds__(EXPAND_THREADS) expand_rows
     start_successor();
     wait_predecessor();
     if (i >= a.n_threads) return;
-    int chunks = a.n_in / (2 * EXPAND_COLUMNS), row = (int)(i / chunks), column = (int)(i % chunks) * 2 * EXPAND_COLUMNS;
+    int chunks = a.n_in / (2 * EXPAND_COLUMNS), row = (int)(i / chunks),
+        column = (int)(i % chunks) * 2 * EXPAND_COLUMNS;
     uint4 x = *(const uint4 *)(a.codes + (size_t)(a.row_first + row) * a.n_in + column);
     size_t at = (size_t)((a.row_first + row) / a.scale_rows) * a.scale_row_stride;
     float scale = ((const float *)a.scales)[at + (size_t)(column / LF_QUANT_BLOCK_K) * a.scale_block_stride];
@@ -88,9 +90,9 @@ static expand_kernel *kernel_for(enum lf_code code, bool is_fp16)
     return is_fp16 ? expand_rows<fp16> : expand_rows<bf16>;
 }
 
-int lf_cuda_expand(void *out, const struct lf_weight *w, const struct lf_format *format, int row_first, int n_rows,
-                   struct lf_cuda_launch how)
+int lf_cuda_expand(void *out, const struct lf_weight *w, int row_first, int n_rows, struct lf_cuda_launch how)
 {
+    const struct lf_format *format = &w->format;
     struct lf_quant_order order = lf_quant_order_of(format, w->n_out, w->n_in);
     if (n_rows == 0) return 0;
     expand_args a = {};
@@ -107,5 +109,6 @@ int lf_cuda_expand(void *out, const struct lf_weight *w, const struct lf_format 
     a.scale_block_stride = order.n_groups > 1;
     int units = (n_rows + LF_QUANT_RUN - 1) / LF_QUANT_RUN * order.n_blocks;
     a.n_threads = format->code == LF_CODE_E4M3 ? n_rows * (w->n_in / (2 * EXPAND_COLUMNS)) : units * 32;
-    return queue_kernel(kernel_for(format->code, how.fp16), {blocks_for(a.n_threads, EXPAND_THREADS), EXPAND_THREADS}, how, a);
+    return queue_kernel(kernel_for(format->code, how.fp16), {blocks_for(a.n_threads, EXPAND_THREADS), EXPAND_THREADS},
+                        how, a);
 }

@@ -47,8 +47,8 @@ int lf_cuda_gemv_setup(bool *fits)
 
 bool lf_cuda_gemv_supports(const struct lf_gemm_params *p)
 {
-    return p->n_tokens <= LF_CUDA_GEMV_TOKENS && p->w->n_in % 8 == 0 && p->x_stride % 8 == 0 &&
-           ((size_t)p->w->data | (size_t)p->x) % 16 == 0;
+    return p->n_tokens <= LF_CUDA_GEMV_TOKENS && lf_format_is_plain(&p->w->format) && p->w->n_in % 8 == 0 &&
+           p->x_stride % 8 == 0 && ((size_t)p->w->data | (size_t)p->x) % 16 == 0;
 }
 
 bool lf_cuda_gemv_gate_mul_supports(const struct lf_gemm_params *p)

@@ -1,6 +1,6 @@
-/* Epilogues of a GEMV (gemv.cuh says what one is): y = alpha · (x · wᵀ (+ bias)) (+ residual), and where wanted the first
- * half of a fused RMSNorm of y; or, with w = [gate, up], y = act(x · gateᵀ, x · upᵀ) at once, one kernel less between two
- * GEMVs. */
+/* Epilogues of a GEMV (gemv.cuh says what one is): y = alpha · (x · wᵀ (+ bias)) (+ residual), and where wanted the
+ * first half of a fused RMSNorm of y; or, with w = [gate, up], y = act(x · gateᵀ, x · upᵀ) at once, one kernel less
+ * between two GEMVs. */
 #ifndef LF_DEVICE_CUDA_GEMV_EPILOGUES_CUH
 #define LF_DEVICE_CUDA_GEMV_EPILOGUES_CUH
 

@@ -9,7 +9,11 @@
  * Two tiles at once. A quarter of the bytes are a quarter of the time, in which the same x has to come from L2: for 16
  * tokens more than there is of weights. So each block owns neighbouring tiles and takes them in pairs, with one read of
  * x for both. A warp's turn is a unit: 128 columns of one tile, 1 KiB of four-bit codes or 2 KiB of FP8, and their
- * scales. The ring has 84 KiB, which leaves room for the sums of both tiles.
+ * scales.
+ *
+ * Two blocks a multiprocessor, each with a ring of up to 84 KiB, for another reason: while one adds up its sums, or
+ * waits for x, the other multiplies. Here that takes longer than it takes memory to bring the next unit. It leaves no
+ * room for blocks of the next GEMV, and is faster all the same (docs/notebook/gemv-quant.md).
  *
  * Bits. As in gemv.cuh: warp w takes blocks w, w + 8, … of 128 columns in ascending order, groups in a block likewise,
  * and the eight warps' sums are added in their order. Nothing of that depends on the number of tokens.
@@ -22,9 +26,9 @@
 #include "device/cuda/gemv.cuh"
 
 enum {
-    QUANT_PAIR = 2,                /* tiles */
-    QUANT_RING_BYTES = 84 << 10,   /* at most */
-    QUANT_WIDE_MORE_BYTES = 10240, /* as GEMV_WIDE_BYTES */
+    QUANT_PAIR = 2,              /* tiles */
+    QUANT_BLOCKS = 2,            /* on a multiprocessor */
+    QUANT_RING_BYTES = 84 << 10, /* at most */
 };
 static_assert((int)LF_QUANT_BLOCK_K == (int)GEMV_GROUP_K && (int)LF_QUANT_RUN == (int)GEMV_RUN, "a unit is a group");
 
@@ -55,7 +59,8 @@ template <int NT> LF_GPU_FN void quant_mma_zero(float (&part)[NT][4])
 }
 
 /* Eight columns of the tile's 16 rows. */
-template <class T, int NT> LF_GPU_FN void quant_mma(float (&sum)[NT][4], const uint4 &u, const uint4 &v, const uint4 (&x)[NT])
+template <class T, int NT>
+LF_GPU_FN void quant_mma(float (&sum)[NT][4], const uint4 &u, const uint4 &v, const uint4 (&x)[NT])
 {
 #pragma unroll
     for (int n = 0; n < NT; n++) {
@@ -99,40 +104,35 @@ LF_GPU_FN quant_words quant_load(uint32_t address)
 /* ---- four bits: runs of 8 rows, blocks of 512 bytes ---- */
 
 struct quant_runs {
-    const char *codes[2];
-    const char *scales; /* what the lane brings, if anything: of scales, or of zero points */
+    uint32_t block[2]; /* the runs' first in the order */
+    uint32_t unit;     /* what the lane brings, if anything: the first 16 bytes of scales, or 8 of zero points */
 };
 
 enum { RUN_BYTES = WARP * 16, CODES_BYTES = 2 * RUN_BYTES, FIRST_ZEROS_LANE = 16 };
 
-/* The block of a run that is the first in the order. */
-LF_GPU_FN size_t quant_first_block(const quant_params &p, int row)
-{
-    return (size_t)min(row / GEMV_RUN, (p.g.n_out - 1) / GEMV_RUN) * p.n_blocks;
-}
-
 /* A unit's scales are 2 · LANES times 16 bytes, its zero points as often 8. */
 template <int LANES> LF_GPU_FN quant_runs quant_find_runs(const quant_params &p, int row0, int row1)
 {
-    int lane = quant_lane(), of_run = lane % FIRST_ZEROS_LANE;
+    int of_run = quant_lane() % FIRST_ZEROS_LANE, last = (p.g.n_out - 1) / GEMV_RUN;
     quant_runs at;
-    at.codes[0] = p.g.w + quant_first_block(p, row0) * LF_QUANT_BLOCK_BYTES + lane * 16;
-    at.codes[1] = p.g.w + quant_first_block(p, row1) * LF_QUANT_BLOCK_BYTES + lane * 16;
-    size_t unit = quant_first_block(p, of_run < LANES ? row0 : row1) * LANES + of_run % LANES;
-    at.scales = lane < FIRST_ZEROS_LANE ? p.scales + unit * 16 : p.zeros + unit * 8;
+    at.block[0] = (uint32_t)(min(row0 / GEMV_RUN, last) * p.n_blocks);
+    at.block[1] = (uint32_t)(min(row1 / GEMV_RUN, last) * p.n_blocks);
+    at.unit = (of_run < LANES ? at.block[0] : at.block[1]) * LANES + of_run % LANES;
     return at;
 }
 
-template <int LANES> LF_GPU_FN void quant_bring_runs(uint32_t to, const quant_params &p, const quant_runs &at, int block)
+template <int LANES>
+LF_GPU_FN void quant_bring_runs(uint32_t to, const quant_params &p, const quant_runs &at, int block)
 {
     int lane = quant_lane();
+    uint32_t unit = at.unit + block * LANES;
 #pragma unroll
     for (int r = 0; r < 2; r++)
-        cp_async_cg_16(to + r * RUN_BYTES + lane * 16, at.codes[r] + (size_t)block * LF_QUANT_BLOCK_BYTES);
-    if (lane < 2 * LANES) cp_async_cg_16(to + CODES_BYTES + lane * 16, at.scales + (size_t)block * (LANES * 16));
+        cp_async_cg_16(to + r * RUN_BYTES + lane * 16,
+                       p.g.w + lane * 16 + (uint64_t)(at.block[r] + block) * LF_QUANT_BLOCK_BYTES);
+    if (lane < 2 * LANES) cp_async_cg_16(to + CODES_BYTES + lane * 16, p.scales + (uint64_t)unit * 16);
     if (p.has_zeros && lane >= FIRST_ZEROS_LANE && lane < FIRST_ZEROS_LANE + 2 * LANES)
-        cp_async_ca<8>(to + CODES_BYTES + LANES * 32 + (lane - FIRST_ZEROS_LANE) * 8,
-                       at.scales + (size_t)block * (LANES * 8));
+        cp_async_ca<8>(to + CODES_BYTES + LANES * 32 + (lane - FIRST_ZEROS_LANE) * 8, p.zeros + (uint64_t)unit * 8);
 }
 
 template <class T> LF_GPU_FN float quant_element(uint32_t address)
@@ -262,7 +262,8 @@ template <class T> struct e4m3_code {
                                is_there ? at.row[r] + k + half * HALF_K : p.g.w, is_there ? 16 : 0);
             }
         if (lane < 2 * GEMV_RUN)
-            cp_async_ca<4>(to + SCALES_AT + lane * 4, at.scale + (size_t)(block * p.scale_block_stride) * sizeof(float));
+            cp_async_ca<4>(to + SCALES_AT + lane * 4,
+                           at.scale + (size_t)(block * p.scale_block_stride) * sizeof(float));
     }
 
     LF_GPU_MEMBER static int x_at(int s, int t)
@@ -347,7 +348,7 @@ LF_GPU_FN void quant_prefetch(uint32_t to, const quant_params &p, const quant_cu
 /* What the lane has of its tokens' x, one group of the warp's after the other. A lane without a token keeps zeros. */
 template <class CODE, int NT> struct quant_tokens {
     enum { STRIDE = GEMV_WARPS * GEMV_GROUP_K * 2 }; /* bytes from a group to the next */
-    const char *at[NT]; /* in the group that comes next */
+    const char *at[NT];                              /* in the group that comes next */
 
     LF_GPU_MEMBER static bool has(const quant_params &p, int n)
     {
@@ -457,7 +458,7 @@ __global__ void __launch_bounds__(GEMV_THREADS, 2)
 
 template <class T, class CODE, class Epilogue> static int quant_load()
 {
-    size_t bytes = quant_ring<CODE>::BYTES + QUANT_WIDE_MORE_BYTES;
+    size_t bytes = quant_ring<CODE>::BYTES;
     int rc = load_kernel(gemv_quant<T, CODE, 1, Epilogue>, bytes);
     return rc == 0 ? load_kernel(gemv_quant<T, CODE, 2, Epilogue>, bytes) : rc;
 }
@@ -482,8 +483,9 @@ template <template <class> class Epilogue> static int quant_setup(bool *fits)
     return 0;
 }
 
-static inline quant_params quant_args(const struct lf_gemm_params *p, const struct lf_format *format, int n_tiles)
+static inline quant_params quant_args(const struct lf_gemm_params *p, int n_tiles)
 {
+    const struct lf_format *format = &p->w->format;
     struct lf_quant_order order = lf_quant_order_of(format, p->w->n_out, p->w->n_in);
     quant_params args = {};
     args.g = gemv_args(p, n_tiles);
@@ -498,37 +500,36 @@ static inline quant_params quant_args(const struct lf_gemm_params *p, const stru
 }
 
 template <class T, class CODE, class Epilogue>
-static int quant_queue(const quant_params &p, const typename Epilogue::args &f, unsigned n_blocks, bool wide,
-                       lf_cuda_launch how)
+static int quant_queue(const quant_params &p, const typename Epilogue::args &f, unsigned n_blocks, lf_cuda_launch how)
 {
-    size_t shared_bytes = quant_ring<CODE>::BYTES + (wide ? QUANT_WIDE_MORE_BYTES : 0);
+    size_t shared_bytes = quant_ring<CODE>::BYTES;
     auto kernel = p.g.n_tokens <= GEMV_TOKENS ? gemv_quant<T, CODE, 1, Epilogue> : gemv_quant<T, CODE, 2, Epilogue>;
     return queue_kernel(kernel, {n_blocks, GEMV_THREADS, shared_bytes}, how, p, f);
 }
 
 template <class T, class Epilogue>
 static int quant_queue_code(const quant_params &p, const struct lf_format *format, int groups,
-                            const typename Epilogue::args &f, unsigned n_blocks, bool wide, lf_cuda_launch how)
+                            const typename Epilogue::args &f, unsigned n_blocks, lf_cuda_launch how)
 {
-    if (format->code == LF_CODE_E4M3) return quant_queue<T, e4m3_code<T>, Epilogue>(p, f, n_blocks, wide, how);
-    if (groups == 1) return quant_queue<T, i4_code<T, 1>, Epilogue>(p, f, n_blocks, wide, how);
-    if (groups == 2) return quant_queue<T, i4_code<T, 2>, Epilogue>(p, f, n_blocks, wide, how);
-    return quant_queue<T, i4_code<T, 4>, Epilogue>(p, f, n_blocks, wide, how);
+    if (format->code == LF_CODE_E4M3) return quant_queue<T, e4m3_code<T>, Epilogue>(p, f, n_blocks, how);
+    if (groups == 1) return quant_queue<T, i4_code<T, 1>, Epilogue>(p, f, n_blocks, how);
+    if (groups == 2) return quant_queue<T, i4_code<T, 2>, Epilogue>(p, f, n_blocks, how);
+    return quant_queue<T, i4_code<T, 4>, Epilogue>(p, f, n_blocks, how);
 }
 
 /* As gemv_launch. */
 template <template <class> class Epilogue>
-static int quant_launch(const struct lf_gemm_params *p, const struct lf_format *format, int n_tiles,
-                        const typename Epilogue<bf16>::args &f, int n_blocks, bool wide, lf_cuda_launch how)
+static int quant_launch(const struct lf_gemm_params *p, int n_tiles, const typename Epilogue<bf16>::args &f,
+                        int n_blocks, lf_cuda_launch how)
 {
     if (p->n_tokens == 0) return 0;
-    quant_params args = quant_args(p, format, n_tiles);
+    quant_params args = quant_args(p, n_tiles);
+    const struct lf_format *format = &p->w->format;
     int groups = lf_quant_order_of(format, p->w->n_out, p->w->n_in).groups;
-    unsigned grid = (unsigned)min(n_tiles, n_blocks);
-    if (format->code == LF_CODE_E2M1)
-        return quant_queue<bf16, e2m1_code, Epilogue<bf16>>(args, f, grid, wide, how);
-    return how.fp16 ? quant_queue_code<fp16, Epilogue<fp16>>(args, format, groups, f, grid, wide, how)
-                    : quant_queue_code<bf16, Epilogue<bf16>>(args, format, groups, f, grid, wide, how);
+    unsigned grid = (unsigned)min(n_tiles, QUANT_BLOCKS * n_blocks);
+    if (format->code == LF_CODE_E2M1) return quant_queue<bf16, e2m1_code, Epilogue<bf16>>(args, f, grid, how);
+    return how.fp16 ? quant_queue_code<fp16, Epilogue<fp16>>(args, format, groups, f, grid, how)
+                    : quant_queue_code<bf16, Epilogue<bf16>>(args, format, groups, f, grid, how);
 }
 
 #endif

@@ -10,7 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/format.h"
 #include "device/ops.h"
 
 #ifdef __cplusplus
@@ -59,18 +58,16 @@ int lf_cuda_gemm_any(const struct lf_gemm_params *p, struct lf_cuda_launch how);
 
 /* Coded weights, in the order of quant_order.h, gemv_quant.cu: as the four above. */
 int lf_cuda_gemv_quant_setup(bool *fits);
-bool lf_cuda_gemv_quant_supports(const struct lf_gemm_params *p, const struct lf_format *format, bool fp16);
-int lf_cuda_gemv_quant(const struct lf_gemm_params *p, const struct lf_format *format, int n_blocks,
-                       struct lf_cuda_launch how);
-bool lf_cuda_gemv_quant_gate_mul_supports(const struct lf_gemm_params *p, const struct lf_format *format, bool fp16);
-int lf_cuda_gemv_quant_gate_mul(const struct lf_gemm_params *p, const struct lf_format *format,
-                                const struct lf_gate_mul_params *gate, int n_blocks, struct lf_cuda_launch how);
+bool lf_cuda_gemv_quant_supports(const struct lf_gemm_params *p, bool fp16);
+int lf_cuda_gemv_quant(const struct lf_gemm_params *p, int n_blocks, struct lf_cuda_launch how);
+bool lf_cuda_gemv_quant_gate_mul_supports(const struct lf_gemm_params *p, bool fp16);
+int lf_cuda_gemv_quant_gate_mul(const struct lf_gemm_params *p, const struct lf_gate_mul_params *gate, int n_blocks,
+                                struct lf_cuda_launch how);
 
-/* Rows [row_first, row_first + n_rows) of w, coded, as elements of the activations' type: out [n_rows, n_in], row-major.
- * row_first is a multiple of 8. expand.cu. */
+/* Rows [row_first, row_first + n_rows) of w, coded, as elements of the activations' type: out [n_rows, n_in],
+ * row-major. row_first is a multiple of 8. expand.cu. */
 int lf_cuda_expand_setup(void);
-int lf_cuda_expand(void *out, const struct lf_weight *w, const struct lf_format *format, int row_first, int n_rows,
-                   struct lf_cuda_launch how);
+int lf_cuda_expand(void *out, const struct lf_weight *w, int row_first, int n_rows, struct lf_cuda_launch how);
 
 /* Experts. expert_bytes: from one expert's matrix to the next one's (lf_weight_expert_bytes). n_blocks: of the grid; it
  * changes no bit. */

@@ -1,63 +1,21 @@
-/* The op table of a GPU: checks, then a launcher. Each op is skipped once the device has failed.
- *
- * Weights lie row-major, as in the file, and in the type of the activations whatever the file's is. */
-#include <string.h>
-
+/* The op table of a GPU: checks, then a launcher. Each op is skipped once the device has failed. Weights:
+ * weights_cuda.c. */
 #include "core/check.h"
 #include "device/cuda/cuda_impl.h"
 #include "device/cuda/delta_cuda.h"
 #include "device/cuda/experts_cuda.h"
+#include "device/cuda/gemm_coded.h"
 #include "device/cuda/gemm_cublaslt.h"
+#include "device/cuda/weights_cuda.h"
 
-enum { WEIGHT_BYTES = 2, GEMM_SCRATCH_BYTES = 64 };
+enum { GEMM_SCRATCH_BYTES = 64 };
 _Static_assert((int)LF_CUDA_GEMV_TOKENS <= (int)LF_FUSED_NORM_TOKENS, "what fused_norm_tokens says");
-
-/* ---- weights ---- */
-
-static bool supports_format(const struct lf_device *dev, const struct lf_format *format, int n_out, int n_in,
-                            int n_experts)
-{
-    (void)dev, (void)n_out, (void)n_in, (void)n_experts;
-    return lf_format_is_plain(format);
-}
-
-static uint64_t weight_bytes(const struct lf_format *format, int n_out, int n_in)
-{
-    LF_ASSERT(lf_format_is_plain(format)); /* what is stored has the activations' type: two bytes */
-    return (uint64_t)n_out * (uint64_t)n_in * WEIGHT_BYTES;
-}
-
-static char *row_address(const struct lf_weight *w, int row)
-{
-    return (char *)w->data + (size_t)row * (size_t)w->n_in * WEIGHT_BYTES;
-}
-
-static void weight_pack(struct lf_device *dev, const struct lf_weight *w, int row_first, int n_rows, const void *src)
-{
-    LF_ASSERT(row_first >= 0 && n_rows >= 0 && row_first <= w->n_out - n_rows);
-    lf_cuda_upload_as(dev, row_address(w, row_first), dev->info.act_dtype, src, w->format.dtype,
-                      (size_t)n_rows * (size_t)w->n_in);
-}
-
-static void weight_row(struct lf_device *dev, const struct lf_weight *w, int row, float *out)
-{
-    LF_ASSERT(row >= 0 && row < w->n_out);
-    size_t n = (size_t)w->n_in;
-    /* The halves come into the upper half of out, and widening runs from the front: it never overtakes itself. */
-    const char *halves = (char *)out + n * WEIGHT_BYTES;
-    lf_cuda_download(dev, (char *)out + n * WEIGHT_BYTES, row_address(w, row), n * WEIGHT_BYTES);
-    for (size_t i = 0; i < n; i++) {
-        uint16_t half;
-        memcpy(&half, halves + i * WEIGHT_BYTES, sizeof half);
-        lf_to_f32(out + i, &half, dev->info.act_dtype, 1);
-    }
-}
 
 static uint64_t gemm_scratch_bytes(int max_tokens, int max_n_in)
 {
-    (void)max_tokens;
     (void)max_n_in;
-    return GEMM_SCRATCH_BYTES; /* the workspace of GEMMs is the device's: context_bytes */
+    /* cuBLASLt's workspace is the device's: context_bytes */
+    return GEMM_SCRATCH_BYTES + lf_cuda_gemm_coded_scratch(max_tokens);
 }
 
 /* ---- ops ---- */
@@ -89,14 +47,19 @@ static int fused_norm_tokens(const struct lf_device *dev, const struct lf_gemm_p
 {
     struct lf_gemm_params most = *p;
     most.n_tokens = LF_CUDA_GEMV_TOKENS;
-    bool may = dev->cuda->has_gemv && dev->info.act_dtype == LF_BF16 && lf_cuda_gemv_supports(&most);
-    return may ? LF_CUDA_GEMV_TOKENS : 0;
+    bool is_gemv = lf_format_is_plain(&p->w->format) ? dev->cuda->has_gemv && lf_cuda_gemv_supports(&most)
+                                                     : lf_cuda_gemm_coded_is_gemv(dev, &most);
+    return is_gemv && dev->info.act_dtype == LF_BF16 ? LF_CUDA_GEMV_TOKENS : 0;
 }
 
 static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     check_gemm(p);
     if (!lf_cuda_ok(dev) || p->n_tokens == 0) return;
+    if (!lf_format_is_plain(&p->w->format)) {
+        lf_cuda_gemm_coded(dev, p);
+        return;
+    }
     if (!dev->cuda->has_gemv || !lf_cuda_gemv_supports(p)) {
         LF_ASSERT(p->norm.h == NULL && p->x_sum_squares == NULL);
         lf_cuda_gemm_run(dev, p);
@@ -117,17 +80,20 @@ static void gemm_gate_mul(struct lf_device *dev, const struct lf_gemm_params *p,
     check_gate_mul(gate);
     LF_ASSERT(gate->gate_up == p->y && 2 * gate->dim == p->w->n_out && !gate->up);
     if (!lf_cuda_ok(dev) || p->n_tokens == 0) return;
-    if (!dev->cuda->has_gemv || !lf_cuda_gemv_gate_mul_supports(p)) {
+    bool is_fp16 = dev->info.act_dtype == LF_F16;
+    if (dev->cuda->has_gemv && lf_cuda_gemv_gate_mul_supports(p))
+        lf_cuda_check(dev, lf_cuda_gemv_gate_mul(p, gate, dev->info.n_sms, lf_cuda_launch(dev)), "GEMV");
+    else if (dev->cuda->has_gemv_quant && lf_cuda_gemv_quant_gate_mul_supports(p, is_fp16))
+        lf_cuda_check(dev, lf_cuda_gemv_quant_gate_mul(p, gate, dev->info.n_sms, lf_cuda_launch(dev)), "GEMV");
+    else
         lf_gemm_then_gate_mul(dev, p, gate);
-        return;
-    }
-    lf_cuda_check(dev, lf_cuda_gemv_gate_mul(p, gate, dev->info.n_sms, lf_cuda_launch(dev)), "GEMV");
 }
 
 static void gemm_prepare(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     check_gemm(p);
-    if (lf_cuda_ok(dev) && p->n_tokens > 0) lf_cuda_gemm_prepare(dev, p);
+    if (!lf_cuda_ok(dev) || p->n_tokens == 0) return;
+    (lf_format_is_plain(&p->w->format) ? lf_cuda_gemm_prepare : lf_cuda_gemm_coded_prepare)(dev, p);
 }
 
 static void gate_mul(struct lf_device *dev, const struct lf_gate_mul_params *p)
@@ -188,10 +154,6 @@ static enum lf_status load_kernels(struct lf_device *dev, struct lf_err *err)
 void lf_ops_cuda_fill(struct lf_device *dev)
 {
     dev->ops = (struct lf_ops){.name = dev->info.name,
-                               .supports_format = supports_format,
-                               .weight_bytes = weight_bytes,
-                               .weight_pack = weight_pack,
-                               .weight_row = weight_row,
                                .gemm_scratch_bytes = gemm_scratch_bytes,
                                .gemm_prepare = gemm_prepare,
                                .fused_norm_tokens = fused_norm_tokens,
@@ -205,6 +167,7 @@ void lf_ops_cuda_fill(struct lf_device *dev)
                                .gather = gather,
                                .sample = sample,
                                .sample_counts = sample_counts};
+    lf_weights_cuda_fill(&dev->ops);
     lf_experts_cuda_fill(&dev->ops);
     lf_delta_cuda_fill(&dev->ops);
 }

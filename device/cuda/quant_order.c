@@ -45,10 +45,10 @@ struct lf_quant_order lf_quant_order_of(const struct lf_format *f, int n_out, in
     struct lf_quant_order o = {.groups = block_groups(f), .scale_rows = 1};
     o.n_runs = (n_out + LF_QUANT_RUN - 1) / LF_QUANT_RUN;
     o.n_blocks = (n_in + LF_QUANT_BLOCK_K - 1) / LF_QUANT_BLOCK_K;
-    o.scale_bytes = LF_QUANT_RUN * o.groups * (f->code == LF_CODE_I4 ? 2 : 1);
-    o.zero_bytes = f->zeros ? LF_QUANT_RUN * o.groups : 0;
-    size_t n = (size_t)o.n_runs * (size_t)o.n_blocks;
-    o.scales_at = n * LF_QUANT_BLOCK_BYTES;
+    o.scale_bytes = o.groups * (f->code == LF_CODE_I4 ? 2 : 1);
+    o.zero_bytes = f->zeros ? o.groups : 0;
+    size_t n = (size_t)o.n_runs * (size_t)o.n_blocks * LF_QUANT_RUN;
+    o.scales_at = n * LF_QUANT_ROW_BYTES;
     o.zeros_at = o.scales_at + n * (size_t)o.scale_bytes;
     o.bytes = o.zeros_at + n * (size_t)o.zero_bytes;
     return o;
@@ -84,8 +84,7 @@ static void codes_of_e2m1(uint32_t word, uint8_t codes[8])
         uint32_t pair = rotated(word, rotations[p]);
         uint32_t mantissa = MANTISSA | (uint32_t)MANTISSA << 16;
         if (p == PAIRS - 1) pair = (pair & ~mantissa) | (rotated(word, MANTISSA_ROTATION) & mantissa);
-        for (int e = 0; e < 2; e++, pair >>= 16)
-            codes[2 * p + e] = (uint8_t)((pair >> 12 & 8) | (pair >> 6 & 7));
+        for (int e = 0; e < 2; e++, pair >>= 16) codes[2 * p + e] = (uint8_t)((pair >> 12 & 8) | (pair >> 6 & 7));
     }
 }
 
@@ -122,67 +121,57 @@ static int group_of(const struct lf_format *f, int n_in, int groups, int b, int 
     return LF_MIN(k, n_in - 1) / lf_format_group(f, n_in);
 }
 
-/* ---- rows ---- */
+/* ---- what a row has in a block ---- */
 
-static void pack_codes(const struct lf_format *f, int n_in, const uint8_t *codes, int r, uint8_t *out)
+void lf_quant_pack_codes(const struct lf_format *f, const uint8_t *codes, int n, uint8_t out[LF_QUANT_ROW_BYTES])
 {
-    int n_blocks = (n_in + LF_QUANT_BLOCK_K - 1) / LF_QUANT_BLOCK_K;
-    for (int k = 0; k < n_blocks * LF_QUANT_BLOCK_K; k += LANE_K) {
-        int in_block = k % LF_QUANT_BLOCK_K, s = in_block / STEP_K, t = in_block % STEP_K / LANE_K;
+    for (int k = 0; k < LF_QUANT_BLOCK_K; k += LANE_K) {
+        int s = k / STEP_K, t = k % STEP_K / LANE_K;
         uint32_t word = 0;
-        if (k < n_in) word = f->code == LF_CODE_I4 ? word_of_i4(codes + k) : lf_e2m1_word(codes + k);
-        size_t at = (size_t)(k / LF_QUANT_BLOCK_K) * LF_QUANT_BLOCK_BYTES + (size_t)(r * LF_QUANT_ROW_BYTES);
-        memcpy(out + at + t * 16 + s * 4, &word, sizeof word);
+        if (k < n) word = f->code == LF_CODE_I4 ? word_of_i4(codes + k) : lf_e2m1_word(codes + k);
+        memcpy(out + t * 16 + s * 4, &word, sizeof word);
     }
 }
 
-void lf_quant_pack_run(const struct lf_format *f, int n_in, enum lf_dtype act, int r_first, int n_rows,
-                       const struct lf_quant_rows *rows, uint8_t *codes, uint8_t *scales, uint8_t *zeros)
-{
-    LF_ASSERT(r_first >= 0 && n_rows >= 0 && r_first + n_rows <= LF_QUANT_RUN);
-    int n_groups = lf_format_n_groups(f, n_in), groups = block_groups(f);
-    int n_blocks = (n_in + LF_QUANT_BLOCK_K - 1) / LF_QUANT_BLOCK_K;
-    for (int i = 0; i < n_rows; i++) {
-        int r = r_first + i;
-        pack_codes(f, n_in, rows->codes + (size_t)i * (size_t)n_in, r, codes);
-        for (int b = 0; b < n_blocks; b++) {
-            for (int g = 0; g < groups; g++) {
-                size_t from = (size_t)i * (size_t)n_groups + (size_t)group_of(f, n_in, groups, b, g);
-                size_t at = (size_t)((b * LF_QUANT_RUN + r) * groups + g);
-                if (f->code == LF_CODE_I4)
-                    lf_from_f32(scales + at * 2, act, rows->scales + from, 1);
-                else
-                    scales[at] = lf_e2m1_scale_byte(rows->scales[from]);
-                if (zeros) zeros[at] = rows->zeros[from];
-            }
-        }
-    }
-}
-
-static void unpack_group(const struct lf_format *f, const uint8_t codes[8], float scale, float zero, float *out)
-{
-    for (int i = 0; i < LANE_K; i++) out[i] = scale * (lf_code_number(f->code, codes[i]) - zero);
-}
-
-void lf_quant_unpack_row(const struct lf_format *f, int n_in, enum lf_dtype act, int r, const uint8_t *codes,
-                         const uint8_t *scales, const uint8_t *zeros, float *out)
+void lf_quant_pack_scales(const struct lf_format *f, int n_in, enum lf_dtype act, int block, const float *scales,
+                          uint8_t *out)
 {
     int groups = block_groups(f);
-    for (int k = 0; k < n_in; k += LANE_K) {
-        int b = k / LF_QUANT_BLOCK_K, in_block = k % LF_QUANT_BLOCK_K;
-        int s = in_block / STEP_K, t = in_block % STEP_K / LANE_K;
-        size_t at = (size_t)((b * LF_QUANT_RUN + r) * groups + in_block * groups / LF_QUANT_BLOCK_K);
+    for (int g = 0; g < groups; g++) {
+        float scale = scales[group_of(f, n_in, groups, block, g)];
+        if (f->code == LF_CODE_I4)
+            lf_from_f32(out + 2 * g, act, &scale, 1);
+        else
+            out[g] = lf_e2m1_scale_byte(scale);
+    }
+}
+
+void lf_quant_pack_zeros(const struct lf_format *f, int n_in, int block, const uint8_t *zeros, uint8_t *out)
+{
+    int groups = block_groups(f);
+    for (int g = 0; g < groups; g++) out[g] = zeros[group_of(f, n_in, groups, block, g)];
+}
+
+static float scale_at(const struct lf_format *f, enum lf_dtype act, const uint8_t *scales, int g)
+{
+    float scale;
+    if (f->code != LF_CODE_I4) return scale_of_byte(scales[g]);
+    lf_to_f32(&scale, scales + 2 * g, act, 1);
+    return scale;
+}
+
+void lf_quant_unpack(const struct lf_format *f, enum lf_dtype act, int n, const uint8_t codes[LF_QUANT_ROW_BYTES],
+                     const uint8_t *scales, const uint8_t *zeros, float *out)
+{
+    int groups = block_groups(f);
+    for (int k = 0; k < n; k += LANE_K) {
+        int s = k / STEP_K, t = k % STEP_K / LANE_K, g = k * groups / LF_QUANT_BLOCK_K;
+        float zero = f->code != LF_CODE_I4 ? 0.0f : zeros ? (float)zeros[g] : (float)LF_I4_ZERO;
         uint32_t word;
-        uint8_t eight[8];
-        float scale, zero = f->code == LF_CODE_I4 ? (float)LF_I4_ZERO : 0.0f;
-        memcpy(&word, codes + (size_t)b * LF_QUANT_BLOCK_BYTES + r * LF_QUANT_ROW_BYTES + t * 16 + s * 4, sizeof word);
-        if (f->code == LF_CODE_I4) {
-            codes_of_i4(word, eight);
-            lf_to_f32(&scale, scales + at * 2, act, 1);
-        } else {
-            codes_of_e2m1(word, eight);
-            scale = scale_of_byte(scales[at]);
-        }
-        unpack_group(f, eight, scale, zeros ? (float)zeros[at] : zero, out + k);
+        uint8_t eight[LANE_K];
+        memcpy(&word, codes + t * 16 + s * 4, sizeof word);
+        (f->code == LF_CODE_I4 ? codes_of_i4 : codes_of_e2m1)(word, eight);
+        for (int i = 0; i < LANE_K; i++)
+            out[k + i] = scale_at(f, act, scales, g) * (lf_code_number(f->code, eight[i]) - zero);
     }
 }

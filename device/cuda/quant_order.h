@@ -40,11 +40,12 @@ enum {
     LF_E2M1_SHIFT = 48
 };
 
+/* Sizes, and where the parts begin. */
 struct lf_quant_order {
     int n_runs, n_blocks; /* I4, E2M1 */
     int groups;           /* of a row in a block */
-    int scale_bytes;      /* of a run in a block; so many */
-    int zero_bytes;       /* 0: no zero points */
+    int scale_bytes;      /* of a row in a block */
+    int zero_bytes;       /* likewise; 0: no zero points */
     int scale_rows;       /* E4M3: rows that share a scale, */
     int scale_columns;    /* and columns; */
     int n_groups;         /* scales of a row */
@@ -63,14 +64,15 @@ uint32_t lf_e2m1_word(const uint8_t codes[8]);
  * 2^(126 - LF_E2M1_SHIFT) as bf16. */
 uint8_t lf_e2m1_scale_byte(float scale);
 
-/* Packs up to 8 rows, of which the first is a run's row r_first: codes and scales of I4 and E2M1 in the run's blocks
- * (n_blocks of LF_QUANT_BLOCK_BYTES, scale_bytes and zero_bytes each), the other rows' bytes left alone. act: what
- * scales of I4 are rounded to, LF_BF16 or LF_F16. zeros: NULL where there are none. */
-void lf_quant_pack_run(const struct lf_format *f, int n_in, enum lf_dtype act, int r_first, int n_rows,
-                       const struct lf_quant_rows *rows, uint8_t *codes, uint8_t *scales, uint8_t *zeros);
-/* The inverse, of row r of a run: its values, out [n_in]. */
-void lf_quant_unpack_row(const struct lf_format *f, int n_in, enum lf_dtype act, int r, const uint8_t *codes,
-                         const uint8_t *scales, const uint8_t *zeros, float *out);
+/* What a row has in a block: LF_QUANT_ROW_BYTES of codes, from n columns' (128, or the last ones); its scales and zero
+ * points, from the row's. act: what scales of I4 are rounded to, LF_BF16 or LF_F16. */
+void lf_quant_pack_codes(const struct lf_format *f, const uint8_t *codes, int n, uint8_t out[LF_QUANT_ROW_BYTES]);
+void lf_quant_pack_scales(const struct lf_format *f, int n_in, enum lf_dtype act, int block, const float *scales,
+                          uint8_t *out);
+void lf_quant_pack_zeros(const struct lf_format *f, int n_in, int block, const uint8_t *zeros, uint8_t *out);
+/* The inverse: the block's values, out [n]. zeros: NULL where there are none. */
+void lf_quant_unpack(const struct lf_format *f, enum lf_dtype act, int n, const uint8_t codes[LF_QUANT_ROW_BYTES],
+                     const uint8_t *scales, const uint8_t *zeros, float *out);
 
 #ifdef __cplusplus
 }

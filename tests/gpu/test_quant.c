@@ -1,5 +1,5 @@
-/* Coded weights on a GPU: GEMV against float64, its tokens alone and in a batch to the bit, gate and up as its epilogue;
- * and the matrix expanded, to the bit.
+/* Coded weights on a GPU: GEMV against float64, its tokens alone and in a batch to the bit, gate and up as its
+ * epilogue; and the matrix expanded, to the bit.
  *
  *     test_quant [PATTERN]   (of the names of tests) */
 #include "tests/gpu/gpu_quant.h"
@@ -43,11 +43,6 @@ static double exact(const float *w, const float *x, int n)
     return sum;
 }
 
-static bool is_there(const struct lf_format *f, const struct lf_gemm_params *p)
-{
-    return lf_cuda_gemv_quant_supports(p, f, gpu_act == LF_F16);
-}
-
 static struct lf_gemm_params params_of(const struct quant_weight *q, const struct gpu_tensor *x,
                                        const struct gpu_tensor *y, int n_tokens)
 {
@@ -61,9 +56,9 @@ static struct lf_gemm_params params_of(const struct quant_weight *q, const struc
                                    .y_stride = q->w.n_out};
 }
 
-static void launch(const struct lf_gemm_params *p, const struct lf_format *f, int n_blocks)
+static void launch(const struct lf_gemm_params *p, int n_blocks)
 {
-    lf_cuda_check(gpu, lf_cuda_gemv_quant(p, f, n_blocks, lf_cuda_launch(gpu)), gpu_case);
+    lf_cuda_check(gpu, lf_cuda_gemv_quant(p, n_blocks, lf_cuda_launch(gpu)), gpu_case);
 }
 
 /* y of n_tokens tokens from token `first` on. */
@@ -72,7 +67,7 @@ static float *run_gemv(const struct quant_weight *q, const struct gpu_tensor *x,
     struct gpu_tensor y = gpu_poisoned(LF_F32, (size_t)n_tokens * (size_t)q->w.n_out);
     struct lf_gemm_params p = params_of(q, x, &y, n_tokens);
     p.x = x->ptr + (size_t)first * (size_t)q->w.n_in * 2;
-    launch(&p, &q->format, n_blocks);
+    launch(&p, n_blocks);
     float *out = gpu_read(&y);
     gpu_free(&y);
     return out;
@@ -127,9 +122,9 @@ static void test_gemv(void **state)
     uint64_t seed = 1;
     for (size_t i = 0; i < LF_N_ELEMS(formats); i++) {
         for (size_t s = 0; s < LF_N_ELEMS(shapes); s++) {
-            struct lf_weight w = {.n_out = shapes[s].n_out, .n_in = shapes[s].n_in};
-            struct lf_gemm_params p = {.w = &w, .n_tokens = 1, .x_stride = w.n_in};
-            if (is_there(&formats[i], &p)) check_shape(&formats[i], w.n_out, w.n_in, &seed);
+            int n_out = shapes[s].n_out, n_in = shapes[s].n_in;
+            if (gpu_ops->supports_format(gpu, &formats[i], n_out, n_in, 0))
+                check_shape(&formats[i], n_out, n_in, &seed);
         }
     }
 }
@@ -147,11 +142,11 @@ static void check_gate(const struct lf_format *f, enum lf_act act, uint64_t *see
     struct lf_gemm_params p = params_of(&q, &x, &y, N_TOKENS);
     struct lf_gate_mul_params gate = {
         .out = apart.ptr, .gate_up = y.ptr, .n_tokens = N_TOKENS, .dim = DIM, .act = act, .limit = 7.0f};
-    launch(&p, f, lf_device_info(gpu)->n_sms);
+    launch(&p, lf_device_info(gpu)->n_sms);
     gpu_ops->gate_mul(gpu, &gate);
     gate.out = fused.ptr;
-    assert_true(lf_cuda_gemv_quant_gate_mul_supports(&p, f, gpu_act == LF_F16));
-    lf_cuda_check(gpu, lf_cuda_gemv_quant_gate_mul(&p, f, &gate, 5, lf_cuda_launch(gpu)), gpu_case);
+    assert_true(lf_cuda_gemv_quant_gate_mul_supports(&p, gpu_act == LF_F16));
+    lf_cuda_check(gpu, lf_cuda_gemv_quant_gate_mul(&p, &gate, 5, lf_cuda_launch(gpu)), gpu_case);
     char *a = gpu_read_raw(&apart), *b = gpu_read_raw(&fused);
     assert_memory_equal(a, b, (size_t)N_TOKENS * DIM * 2);
     free(a);
@@ -180,7 +175,7 @@ static void check_expand(const struct quant_weight *q, int row_first, int n_rows
 {
     size_t n = (size_t)n_rows * (size_t)q->w.n_in;
     struct gpu_tensor out = gpu_poisoned(gpu_act, n);
-    lf_cuda_check(gpu, lf_cuda_expand(out.ptr, &q->w, &q->format, row_first, n_rows, lf_cuda_launch(gpu)), gpu_case);
+    lf_cuda_check(gpu, lf_cuda_expand(out.ptr, &q->w, row_first, n_rows, lf_cuda_launch(gpu)), gpu_case);
     char *got = gpu_read_raw(&out), *want = malloc(n * 2);
     assert_non_null(want);
     lf_from_f32(want, gpu_act, q->values + (size_t)row_first * (size_t)q->w.n_in, n);
@@ -206,9 +201,82 @@ static void test_expand(void **state)
     }
 }
 
+/* weight_row is the inverse of weight_pack. */
+static void test_rows(void **state)
+{
+    (void)state;
+    uint64_t seed = 4;
+    for (size_t i = 0; i < LF_N_ELEMS(formats); i++) {
+        if (formats[i].code == LF_CODE_E2M1 && gpu_act == LF_F16) continue;
+        struct quant_weight q = quant_weight(&seed, &formats[i], 141, 272);
+        float row[272];
+        for (int r = 0; r < q.w.n_out; r++) {
+            gpu_ops->weight_row(gpu, &q.w, r, row);
+            assert_memory_equal(row, q.values + (size_t)r * 272, sizeof row);
+        }
+        quant_weight_free(&q);
+    }
+}
+
+/* The op, in slices and in strips: against float64, as far as rounding w and y may be off. */
+static void check_gemm(const struct lf_format *f, int n_out, int n_in, int n_tokens, uint64_t *seed)
+{
+    float *x_values, *bias_values, *residual_values;
+    struct quant_weight q = quant_weight(seed, f, n_out, n_in);
+    struct gpu_tensor x = gpu_random(gpu_act, seed, (size_t)n_tokens * (size_t)n_in, 1.0f, &x_values);
+    struct gpu_tensor bias = gpu_random(LF_F32, seed, (size_t)n_out, 1.0f, &bias_values);
+    struct gpu_tensor residual = gpu_random(LF_F32, seed, (size_t)n_tokens * (size_t)n_out, 1.0f, &residual_values);
+    struct gpu_tensor y = gpu_poisoned(LF_F32, (size_t)n_tokens * (size_t)n_out);
+    struct gpu_tensor scratch = gpu_poisoned(LF_F32, gpu_ops->gemm_scratch_bytes(n_tokens, n_in) / sizeof(float));
+    struct lf_gemm_params p = params_of(&q, &x, &y, n_tokens);
+    p.bias = (const float *)(void *)bias.ptr;
+    p.residual = (const float *)(void *)residual.ptr;
+    p.scratch = scratch.ptr;
+    gpu_ops->gemm_prepare(gpu, &p);
+    gpu_ops->gemm(gpu, &p);
+    float *got = gpu_read(&y);
+    double rounding = n_tokens > 64 ? gpu_rounding(gpu_act, 1.0) : 0.0;
+    for (int t = 0; t < n_tokens; t += 3) {
+        for (int r = 0; r < n_out; r += 7) {
+            const float *w = q.values + (size_t)r * (size_t)n_in, *row = x_values + (size_t)t * (size_t)n_in;
+            double sum = exact(w, row, n_in), terms = bound(w, row, n_in) * 1e5;
+            double want = sum + (double)bias_values[r] + (double)residual_values[t * n_out + r];
+            double off = fabs((double)got[t * n_out + r] - want);
+            if (!(off <= terms * (1e-5 + rounding) + 1e-5))
+                fail_msg("%s: token %d, row %d: off by %g of %g", gpu_case, t, r, off, terms);
+        }
+    }
+    free(got);
+    gpu_free(&scratch);
+    gpu_free(&y);
+    gpu_free(&residual);
+    gpu_free(&bias);
+    gpu_free(&x);
+    free(residual_values);
+    free(bias_values);
+    free(x_values);
+    quant_weight_free(&q);
+}
+
+static void test_gemm(void **state)
+{
+    (void)state;
+    uint64_t seed = 5;
+    for (size_t i = 0; i < LF_N_ELEMS(formats); i++) {
+        if (formats[i].code == LF_CODE_E2M1 && gpu_act == LF_F16) continue;
+        lf_format_name(gpu_case, &formats[i]);
+        check_gemm(&formats[i], 72, 400, 16, &seed);
+        check_gemm(&formats[i], 72, 400, 41, &seed);
+        check_gemm(&formats[i], 200, 400, 65, &seed);
+    }
+    /* more than one strip */
+    check_gemm(&formats[0], 2600, 16384, 67, &seed);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gemv), cmocka_unit_test(test_gate),
+                                       cmocka_unit_test(test_rows), cmocka_unit_test(test_gemm),
                                        cmocka_unit_test(test_expand)};
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return gpu_run(tests);

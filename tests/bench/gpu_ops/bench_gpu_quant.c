@@ -43,7 +43,13 @@ struct kind {
     struct lf_format format;
 };
 
-#define I4(name, k, z)  {name, {.dtype = LF_BF16, .code = LF_CODE_I4, .group = k, .group_rows = 1, .zeros = z}}
+#define I4(name, k, z)                                                                                                 \
+    {                                                                                                                  \
+        name,                                                                                                          \
+        {                                                                                                              \
+            .dtype = LF_BF16, .code = LF_CODE_I4, .group = k, .group_rows = 1, .zeros = z                              \
+        }                                                                                                              \
+    }
 static const struct kind kinds[] = {
     {"bf16", {.dtype = LF_BF16}},
     I4("int4 128", 128, false),
@@ -131,7 +137,8 @@ static void fill_codes(struct bench *b, const struct kind *k, const struct shape
     for (size_t m = 0; m < (size_t)n_matrices(k, s); m++) {
         char *matrix = (char *)b->weights.ptr + m * stride;
         fill(b, matrix + o.scales_at, o.zeros_at - o.scales_at, block, sizeof block);
-        if (k->format.zeros) lf_cuda_check(b->dev, (int)cudaMemset(matrix + o.zeros_at, 7, o.bytes - o.zeros_at), "zeros");
+        if (k->format.zeros)
+            lf_cuda_check(b->dev, (int)cudaMemset(matrix + o.zeros_at, 7, o.bytes - o.zeros_at), "zeros");
     }
 }
 
@@ -173,7 +180,8 @@ static struct lf_gemm_params params_of(const struct op *op, const struct lf_weig
 static struct lf_weight weight_of(const struct op *op, int call_idx)
 {
     size_t at = (size_t)(call_idx % n_matrices(op->k, op->s)) * stride_of(op->k, op->s);
-    return (struct lf_weight){.data = (char *)op->b->weights.ptr + at, .n_out = op->s->n_out, .n_in = op->s->n_in};
+    return (struct lf_weight){
+        .data = (char *)op->b->weights.ptr + at, .format = op->k->format, .n_out = op->s->n_out, .n_in = op->s->n_in};
 }
 
 static void call_gemv(struct lf_device *dev, const void *ctx, int call_idx)
@@ -183,7 +191,7 @@ static void call_gemv(struct lf_device *dev, const void *ctx, int call_idx)
     struct lf_gemm_params p = params_of(op, &w);
     int n_sms = lf_device_info(dev)->n_sms;
     int rc = lf_format_is_plain(&op->k->format) ? lf_cuda_gemv(&p, n_sms, lf_cuda_launch(dev))
-                                                : lf_cuda_gemv_quant(&p, &op->k->format, n_sms, lf_cuda_launch(dev));
+                                                : lf_cuda_gemv_quant(&p, n_sms, lf_cuda_launch(dev));
     lf_cuda_check(dev, rc, "GEMV");
 }
 
@@ -193,7 +201,8 @@ static void call_gemm(struct lf_device *dev, const void *ctx, int call_idx)
     struct lf_weight w = weight_of(op, call_idx), plain = w;
     if (!lf_format_is_plain(&op->k->format)) {
         plain.data = op->b->expanded.ptr;
-        lf_cuda_check(dev, lf_cuda_expand(plain.data, &w, &op->k->format, 0, w.n_out, lf_cuda_launch(dev)), "expand");
+        plain.format = lf_format_plain(LF_BF16);
+        lf_cuda_check(dev, lf_cuda_expand(plain.data, &w, 0, w.n_out, lf_cuda_launch(dev)), "expand");
     }
     struct lf_gemm_params p = params_of(op, &plain);
     lf_cuda_gemm_run(dev, &p);
@@ -210,9 +219,9 @@ static void report(const struct op *op, double us, double dense_us)
     printf("%-12s %5d %-15s %9.2f us %7.0f GB/s %5.1f%% %7.1f TFLOP/s, %5.2f of bf16's\n", op->s->name, op->n_tokens,
            op->k->name, us, gbs, 100.0 * gbs / b->copy_gbs, tflops, dense_us / us);
     if (b->run.csv)
-        fprintf(b->run.csv, "%s,%s,%s,%s,%s,%d,%d,%d,%s,%.3f,%.1f,%.1f,%.0f\n", b->run.date, lf_device_info(b->dev)->name,
-                b->run.driver, b->run.commit, op->s->name, op->s->n_out, op->s->n_in, op->n_tokens, op->k->name, us, gbs,
-                tflops, b->copy_gbs);
+        fprintf(b->run.csv, "%s,%s,%s,%s,%s,%d,%d,%d,%s,%.3f,%.1f,%.1f,%.0f\n", b->run.date,
+                lf_device_info(b->dev)->name, b->run.driver, b->run.commit, op->s->name, op->s->n_out, op->s->n_in,
+                op->n_tokens, op->k->name, us, gbs, tflops, b->copy_gbs);
 }
 
 static double bench_kind(struct bench *b, const struct shape *s, const struct kind *k, int n_tokens, double bf16_us)
@@ -261,8 +270,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 2; i++) bench_time(b.dev, &copy, 1);
     b.copy_gbs = 2.0 * (double)(b.weights.bytes / 4) / copy.us * 1e-3;
     printf("a copy: %.0f GB/s, read plus written\n", b.copy_gbs);
-    if (b.run.csv)
-        fprintf(b.run.csv, "date,gpu,driver,commit,shape,n_out,n_in,tokens,format,us,gbs,tflops,copy_gbs\n");
+    if (b.run.csv) fprintf(b.run.csv, "date,gpu,driver,commit,shape,n_out,n_in,tokens,format,us,gbs,tflops,copy_gbs\n");
     for (size_t s = 0; s < LF_N_ELEMS(shapes); s++) bench_shape(&b, &shapes[s]);
     bench_check(b.dev);
     lf_buffer_free(b.dev, &b.expanded);
