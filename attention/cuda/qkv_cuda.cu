@@ -1,14 +1,16 @@
 /* The QKV GEMM of a step with RoPE and the KV append as its epilogue: for few tokens, one kernel less in the chain of a
  * layer.
  *
- * How the sums come about is device/cuda/gemv.cuh's. A tile has eight channels of a head and the eight that they are
- * rotated with, half a head further on; heads of values are cut likewise and not rotated. What the GEMM alone would
- * have written is rounded, rotated and rounded again: the bits are those of the GEMM and of rope_cuda.cu.
+ * How the sums come about is device/cuda/gemv.cuh's, of coded weights gemv_quant.cuh's. A tile has eight channels of a
+ * head and the eight that they are rotated with, half a head further on; heads of values are cut likewise and not
+ * rotated. What the GEMM alone would have written is rounded, rotated and rounded again: the bits are those of the GEMM
+ * and of rope_cuda.cu.
  *
  * A thread writes two channels of one token. Where that token goes it reads before the predecessor is complete (the
  * step's lists are not a kernel's), cosine and sine while the GEMM is computed. */
 #include "attention/cuda/rope_slot.cuh"
 #include "device/cuda/gemv.cuh"
+#include "device/cuda/gemv_quant.cuh"
 
 struct rope_args {
     lf_rope_cuda_args rope;
@@ -80,17 +82,22 @@ template <class T> struct roped {
 
 int lf_qkv_cuda_setup(bool *fits)
 {
-    return gemv_setup<roped>(fits);
+    int rc = gemv_setup<roped>(fits);
+    return rc == 0 && *fits ? quant_setup<roped>(fits) : rc;
 }
 
 bool lf_qkv_cuda_supports(const struct lf_gemm_params *gemm, const struct lf_rope_cuda_args *rope)
 {
-    return lf_cuda_gemv_supports(gemm) && !rope->q_norm && !rope->v_norm && !rope->v_of_k &&
-           rope->rotary_dim == rope->head_dim && rope->head_dim % GEMV_TILE == 0;
+    bool is_gemv = lf_cuda_gemv_supports(gemm) || lf_cuda_gemv_quant_supports(gemm, rope->fp16);
+    return is_gemv && !rope->q_norm && !rope->v_norm && !rope->v_of_k && rope->rotary_dim == rope->head_dim &&
+           rope->head_dim % GEMV_TILE == 0;
 }
 
 int lf_qkv_cuda(const struct lf_gemm_params *gemm, const struct lf_rope_cuda_args *rope, int n_blocks, void *stream)
 {
     rope_args f = {*rope, gemm->bias, rope->head_dim / GEMV_TILE};
-    return gemv_launch<roped>(gemv_args(gemm, gemm->w->n_out / GEMV_TILE), f, n_blocks, false, launch_of(rope, stream));
+    int n_tiles = gemm->w->n_out / GEMV_TILE;
+    if (!lf_format_is_plain(&gemm->w->format))
+        return quant_launch<roped>(gemm, n_tiles, f, n_blocks, launch_of(rope, stream));
+    return gemv_launch<roped>(gemv_args(gemm, n_tiles), f, n_blocks, false, launch_of(rope, stream));
 }

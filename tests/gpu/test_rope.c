@@ -3,7 +3,7 @@
  * the surplus rows of a graph's bucket.
  *
  *     test_rope [PATTERN]   (of the names of tests) */
-#include "tests/gpu/gpu_fixture.h"
+#include "tests/gpu/gpu_quant.h"
 
 #include "attention/cuda/rope_cuda.h"
 #include "attention/cpu/rope_run.h"
@@ -429,12 +429,16 @@ static char *take_written(struct step *st)
     return all;
 }
 
-/* With and without bias, with x as it is and as half a norm. */
+/* Plain and coded weights by turns, with and without bias, with x as it is and as half a norm. */
 static void a_gemm_with_rope_as_epilogue_has_the_bits_of_both(void **state)
 {
     (void)state;
-    enum { N_IN = 264, PARTS = (N_IN + LF_NORM_PART - 1) / LF_NORM_PART };
+    enum { N_IN = 272, PARTS = (N_IN + LF_NORM_PART - 1) / LF_NORM_PART };
     uint64_t seed = 45;
+    static const struct lf_format coded[] = {
+        {.dtype = LF_BF16, .code = LF_CODE_I4, .group = 64, .group_rows = 1, .zeros = true},
+        {.dtype = LF_BF16, .code = LF_CODE_E4M3, .group = 128, .group_rows = 128},
+        {.dtype = LF_BF16, .code = LF_CODE_I4, .group = 128, .group_rows = 1}};
     static const struct shape plain[] = {{32, 8, 128, 128, .norm = false}, {4, 2, 64, 64, .norm = false},
                                          {7, 7, 80, 80, .norm = false},    {3, 3, 256, 256, .norm = false},
                                          {2, 1, 512, 512, .norm = false},  {8, 2, 128, 128, .q_scale = true}};
@@ -445,6 +449,7 @@ static void a_gemm_with_rope_as_epilogue_has_the_bits_of_both(void **state)
         if (i % 7 == 0) st.n_seqs = 0;
         upload_lists(&st);
         struct gpu_weight gw = gpu_weight(&seed, LF_BF16, (int)row_elems(shape), N_IN, 1.0f);
+        struct quant_weight qw = quant_weight(&seed, &coded[i % (int)LF_N_ELEMS(coded)], (int)row_elems(shape), N_IN);
         float *x_values, *bias_values, *squares_values;
         struct gpu_tensor x = gpu_random(gpu_act, &seed, (size_t)st.bucket_rows * N_IN, 1.0f, &x_values);
         struct gpu_tensor bias = gpu_random(LF_F32, &seed, row_elems(shape), 1.0f, &bias_values);
@@ -455,7 +460,7 @@ static void a_gemm_with_rope_as_epilogue_has_the_bits_of_both(void **state)
         struct lf_gemm_params p = {.alpha = i % 5 == 0 ? 0.6f : 1.0f,
                                    .y = st.qkv.ptr,
                                    .x = x.ptr,
-                                   .w = &gw.w,
+                                   .w = i % 2 == 0 ? &gw.w : &qw.w,
                                    .bias = i % 4 < 2 ? (const float *)(void *)bias.ptr : NULL,
                                    .n_tokens = st.bucket_rows,
                                    .x_stride = N_IN,
@@ -480,6 +485,7 @@ static void a_gemm_with_rope_as_epilogue_has_the_bits_of_both(void **state)
         free(squares_values);
         free(bias_values);
         free(x_values);
+        quant_weight_free(&qw);
         gpu_weight_free(&gw);
         free_step(&st);
     }
