@@ -10,7 +10,7 @@
 
 #include "device/cuda/elem.cuh"
 #include "device/cuda/ptx_mma.cuh"
-#include "device/cuda/quant_order.h"
+#include "device/cuda/coded_order.h"
 
 /* The bits of T's 128 or 1024, of 1 and of -0, and the factor that makes up for the biases' difference; twice in a
  * word.

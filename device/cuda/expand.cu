@@ -1,4 +1,4 @@
-/* Coded weights (quant_order.h) as a row-major matrix of bf16 or fp16: what a GEMM of many tokens by a library reads.
+/* Coded weights (coded_order.h) as a row-major matrix of bf16 or fp16: what a GEMM of many tokens by a library reads.
  * Each value is rounded once: scale · (number - zero) in float. A thread has 8 neighbouring columns of a row, one word
  * of four-bit codes or two of FP8; a warp has 32 columns of 8 rows, or 256 of one, so that it writes whole sectors.
  * Bound by writing. */
@@ -37,10 +37,10 @@ __global__ void __launch_bounds__(EXPAND_THREADS) expand_runs(const __grid_const
     start_successor();
     wait_predecessor();
     if (i >= a.n_threads) return;
-    int n_blocks = (a.n_in + LF_QUANT_BLOCK_K - 1) / LF_QUANT_BLOCK_K;
+    int n_blocks = (a.n_in + LF_CODED_BLOCK_K - 1) / LF_CODED_BLOCK_K;
     int unit = (int)(i / 32), lane = (int)(i % 32), r = lane / 4, t = lane % 4;
-    size_t block = (size_t)(a.row_first / LF_QUANT_RUN) * n_blocks + unit, at = (block * LF_QUANT_RUN + r) * a.groups;
-    int row = unit / n_blocks * LF_QUANT_RUN + r, column = unit % n_blocks * LF_QUANT_BLOCK_K + t * EXPAND_COLUMNS;
+    size_t block = (size_t)(a.row_first / LF_CODED_RUN) * n_blocks + unit, at = (block * LF_CODED_RUN + r) * a.groups;
+    int row = unit / n_blocks * LF_CODED_RUN + r, column = unit % n_blocks * LF_CODED_BLOCK_K + t * EXPAND_COLUMNS;
     uint4 codes = ((const uint4 *)a.codes)[block * 32 + lane];
     const uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
 #pragma unroll
@@ -68,7 +68,7 @@ template <class T> __global__ void __launch_bounds__(EXPAND_THREADS) expand_rows
         column = (int)(i % chunks) * 2 * EXPAND_COLUMNS;
     uint4 x = *(const uint4 *)(a.codes + (size_t)(a.row_first + row) * a.n_in + column);
     size_t at = (size_t)((a.row_first + row) / a.scale_rows) * a.scale_row_stride;
-    float scale = ((const float *)a.scales)[at + (size_t)(column / LF_QUANT_BLOCK_K) * a.scale_block_stride];
+    float scale = ((const float *)a.scales)[at + (size_t)(column / LF_CODED_BLOCK_K) * a.scale_block_stride];
     expand_store<T>(a, row, column, e4m3_elements<T>(x.x, x.y), scale);
     expand_store<T>(a, row, column + EXPAND_COLUMNS, e4m3_elements<T>(x.z, x.w), scale);
 }
@@ -93,7 +93,7 @@ static expand_kernel *kernel_for(enum lf_code code, bool is_fp16)
 int lf_cuda_expand(void *out, const struct lf_weight *w, int row_first, int n_rows, struct lf_cuda_launch how)
 {
     const struct lf_format *format = &w->format;
-    struct lf_quant_order order = lf_quant_order_of(format, w->n_out, w->n_in);
+    struct lf_coded_order order = lf_coded_order_of(format, w->n_out, w->n_in);
     if (n_rows == 0) return 0;
     expand_args a = {};
     a.codes = (const char *)w->data;
@@ -107,7 +107,7 @@ int lf_cuda_expand(void *out, const struct lf_weight *w, int row_first, int n_ro
     a.scale_rows = order.scale_rows;
     a.scale_row_stride = order.n_groups;
     a.scale_block_stride = order.n_groups > 1;
-    int units = (n_rows + LF_QUANT_RUN - 1) / LF_QUANT_RUN * order.n_blocks;
+    int units = (n_rows + LF_CODED_RUN - 1) / LF_CODED_RUN * order.n_blocks;
     a.n_threads = format->code == LF_CODE_E4M3 ? n_rows * (w->n_in / (2 * EXPAND_COLUMNS)) : units * 32;
     return queue_kernel(kernel_for(format->code, how.fp16), {blocks_for(a.n_threads, EXPAND_THREADS), EXPAND_THREADS},
                         how, a);

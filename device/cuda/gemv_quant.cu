@@ -13,7 +13,7 @@ int lf_cuda_gemv_quant_setup(bool *fits)
 bool lf_cuda_gemv_quant_supports(const struct lf_gemm_params *p, bool fp16)
 {
     return p->n_tokens <= LF_CUDA_GEMV_TOKENS && !lf_format_is_plain(&p->w->format) &&
-           lf_quant_order_has(&p->w->format, p->w->n_in) && p->x_stride % 8 == 0 &&
+           lf_coded_order_has(&p->w->format, p->w->n_in) && p->x_stride % 8 == 0 &&
            ((size_t)p->w->data | (size_t)p->x) % 16 == 0 && !(p->w->format.code == LF_CODE_E2M1 && fp16);
 }
 

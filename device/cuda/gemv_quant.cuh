@@ -1,4 +1,4 @@
-/* GEMV of coded weights: x · wᵀ for 1 to 16 tokens, w of four bits or FP8 (quant_order.h), which become bf16 or fp16 on
+/* GEMV of coded weights: x · wᵀ for 1 to 16 tokens, w of four bits or FP8 (coded_order.h), which become bf16 or fp16 on
  * their way from shared memory to the tensor cores (codes.cuh). What gemv.cuh says of instructions, order of k,
  * pipeline, blocks and epilogues holds here too; this is what differs.
  *
@@ -30,7 +30,7 @@ enum {
     QUANT_BLOCKS = 2,            /* on a multiprocessor */
     QUANT_RING_BYTES = 84 << 10, /* at most */
 };
-static_assert((int)LF_QUANT_BLOCK_K == (int)GEMV_GROUP_K && (int)LF_QUANT_RUN == (int)GEMV_RUN, "a unit is a group");
+static_assert((int)LF_CODED_BLOCK_K == (int)GEMV_GROUP_K && (int)LF_CODED_RUN == (int)GEMV_RUN, "a unit is a group");
 
 struct quant_params {
     gemv_params g; /* w: codes */
@@ -129,7 +129,7 @@ LF_GPU_FN void quant_bring_runs(uint32_t to, const quant_params &p, const quant_
 #pragma unroll
     for (int r = 0; r < 2; r++)
         cp_async_cg_16(to + r * RUN_BYTES + lane * 16,
-                       p.g.w + lane * 16 + (uint64_t)(at.block[r] + block) * LF_QUANT_BLOCK_BYTES);
+                       p.g.w + lane * 16 + (uint64_t)(at.block[r] + block) * LF_CODED_BLOCK_BYTES);
     if (lane < 2 * LANES) cp_async_cg_16(to + CODES_BYTES + lane * 16, p.scales + (uint64_t)unit * 16);
     if (p.has_zeros && lane >= FIRST_ZEROS_LANE && lane < FIRST_ZEROS_LANE + 2 * LANES)
         cp_async_ca<8>(to + CODES_BYTES + LANES * 32 + (lane - FIRST_ZEROS_LANE) * 8, p.zeros + (uint64_t)unit * 8);
@@ -486,13 +486,13 @@ template <template <class> class Epilogue> static int quant_setup(bool *fits)
 static inline quant_params quant_args(const struct lf_gemm_params *p, int n_tiles)
 {
     const struct lf_format *format = &p->w->format;
-    struct lf_quant_order order = lf_quant_order_of(format, p->w->n_out, p->w->n_in);
+    struct lf_coded_order order = lf_coded_order_of(format, p->w->n_out, p->w->n_in);
     quant_params args = {};
     args.g = gemv_args(p, n_tiles);
     args.scales = args.g.w + order.scales_at;
     args.zeros = format->zeros ? args.g.w + order.zeros_at : nullptr;
     args.has_zeros = format->zeros;
-    args.n_blocks = (p->w->n_in + LF_QUANT_BLOCK_K - 1) / LF_QUANT_BLOCK_K;
+    args.n_blocks = (p->w->n_in + LF_CODED_BLOCK_K - 1) / LF_CODED_BLOCK_K;
     args.scale_rows = order.scale_rows;
     args.scale_row_stride = order.n_groups;
     args.scale_block_stride = order.n_groups > 1;
@@ -525,7 +525,7 @@ static int quant_launch(const struct lf_gemm_params *p, int n_tiles, const typen
     if (p->n_tokens == 0) return 0;
     quant_params args = quant_args(p, n_tiles);
     const struct lf_format *format = &p->w->format;
-    int groups = lf_quant_order_of(format, p->w->n_out, p->w->n_in).groups;
+    int groups = lf_coded_order_of(format, p->w->n_out, p->w->n_in).groups;
     unsigned grid = (unsigned)min(n_tiles, QUANT_BLOCKS * n_blocks);
     if (format->code == LF_CODE_E2M1) return quant_queue<bf16, e2m1_code, Epilogue<bf16>>(args, f, grid, how);
     return how.fp16 ? quant_queue_code<fp16, Epilogue<fp16>>(args, format, groups, f, grid, how)

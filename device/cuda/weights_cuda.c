@@ -1,5 +1,5 @@
 /* Weights in a GPU's memory. Plain ones lie row-major, as in the file, and in the type of the activations whatever the
- * file's is; coded ones in the order of quant_order.h. Both are packed by the host's threads on their way into pinned
+ * file's is; coded ones in the order of coded_order.h. Both are packed by the host's threads on their way into pinned
  * memory. */
 #include "device/cuda/weights_cuda.h"
 
@@ -7,7 +7,7 @@
 
 #include "core/check.h"
 #include "core/quant.h"
-#include "device/cuda/quant_order.h"
+#include "device/cuda/coded_order.h"
 
 enum { WEIGHT_BYTES = 2, BLOCK_GROUPS = 4 /* at most */ };
 
@@ -17,13 +17,13 @@ static bool supports_format(const struct lf_device *dev, const struct lf_format 
     (void)n_out;
     if (lf_format_is_plain(format)) return true;
     bool has_kernels = format->code != LF_CODE_E2M1 || dev->info.act_dtype == LF_BF16;
-    return n_experts == 0 && dev->cuda->has_gemv_quant && has_kernels && lf_quant_order_has(format, n_in);
+    return n_experts == 0 && dev->cuda->has_gemv_quant && has_kernels && lf_coded_order_has(format, n_in);
 }
 
 static uint64_t weight_bytes(const struct lf_format *format, int n_out, int n_in)
 {
     if (lf_format_is_plain(format)) return (uint64_t)n_out * (uint64_t)n_in * WEIGHT_BYTES;
-    return lf_quant_order_of(format, n_out, n_in).bytes;
+    return lf_coded_order_of(format, n_out, n_in).bytes;
 }
 
 static char *row_address(const struct lf_weight *w, int row)
@@ -36,7 +36,7 @@ static char *row_address(const struct lf_weight *w, int row)
 struct packing {
     const struct lf_weight *w;
     const struct lf_quant_rows *rows;
-    struct lf_quant_order order;
+    struct lf_coded_order order;
     enum lf_dtype act;
     int row_first, n_rows, n_groups;
 };
@@ -44,9 +44,9 @@ struct packing {
 /* The block of an element, and its row among those to be packed; false: it lies behind the last. */
 static bool find(const struct packing *p, size_t idx, int *block, size_t *row)
 {
-    size_t of_run = (size_t)p->order.n_blocks * LF_QUANT_RUN, run = idx / of_run;
-    *block = (int)(idx % of_run / LF_QUANT_RUN);
-    *row = run * LF_QUANT_RUN + idx % LF_QUANT_RUN - (size_t)p->row_first;
+    size_t of_run = (size_t)p->order.n_blocks * LF_CODED_RUN, run = idx / of_run;
+    *block = (int)(idx % of_run / LF_CODED_RUN);
+    *row = run * LF_CODED_RUN + idx % LF_CODED_RUN - (size_t)p->row_first;
     return *row < (size_t)p->n_rows;
 }
 
@@ -55,10 +55,10 @@ static void make_codes(const void *ctx, size_t idx, char *out)
     const struct packing *p = ctx;
     int block;
     size_t row, n_in = (size_t)p->w->n_in;
-    memset(out, 0, LF_QUANT_ROW_BYTES);
+    memset(out, 0, LF_CODED_ROW_BYTES);
     if (!find(p, idx, &block, &row)) return;
-    int k = block * LF_QUANT_BLOCK_K, n = LF_MIN(LF_QUANT_BLOCK_K, p->w->n_in - k);
-    lf_quant_pack_codes(&p->w->format, p->rows->codes + row * n_in + (size_t)k, n, (uint8_t *)out);
+    int k = block * LF_CODED_BLOCK_K, n = LF_MIN(LF_CODED_BLOCK_K, p->w->n_in - k);
+    lf_coded_pack_codes(&p->w->format, p->rows->codes + row * n_in + (size_t)k, n, (uint8_t *)out);
 }
 
 static void make_scales(const void *ctx, size_t idx, char *out)
@@ -68,7 +68,7 @@ static void make_scales(const void *ctx, size_t idx, char *out)
     size_t row;
     memset(out, 0, (size_t)p->order.scale_bytes);
     if (!find(p, idx, &block, &row)) return;
-    lf_quant_pack_scales(&p->w->format, p->w->n_in, p->act, block, p->rows->scales + row * (size_t)p->n_groups,
+    lf_coded_pack_scales(&p->w->format, p->w->n_in, p->act, block, p->rows->scales + row * (size_t)p->n_groups,
                          (uint8_t *)out);
 }
 
@@ -79,16 +79,16 @@ static void make_zeros(const void *ctx, size_t idx, char *out)
     size_t row;
     memset(out, 0, (size_t)p->order.zero_bytes);
     if (!find(p, idx, &block, &row)) return;
-    lf_quant_pack_zeros(&p->w->format, p->w->n_in, block, p->rows->zeros + row * (size_t)p->n_groups, (uint8_t *)out);
+    lf_coded_pack_zeros(&p->w->format, p->w->n_in, block, p->rows->zeros + row * (size_t)p->n_groups, (uint8_t *)out);
 }
 
 /* n elements from `first` on. */
 static void pack_elements(struct lf_device *dev, const struct packing *p, size_t first, size_t n)
 {
-    const struct lf_quant_order *o = &p->order;
+    const struct lf_coded_order *o = &p->order;
     size_t scale_bytes = (size_t)o->scale_bytes, zero_bytes = (size_t)o->zero_bytes;
     char *data = p->w->data;
-    lf_cuda_upload_made(dev, data + first * LF_QUANT_ROW_BYTES, LF_QUANT_ROW_BYTES, first, n, make_codes, p);
+    lf_cuda_upload_made(dev, data + first * LF_CODED_ROW_BYTES, LF_CODED_ROW_BYTES, first, n, make_codes, p);
     lf_cuda_upload_made(dev, data + o->scales_at + first * scale_bytes, scale_bytes, first, n, make_scales, p);
     if (zero_bytes == 0) return;
     lf_cuda_upload_made(dev, data + o->zeros_at + first * zero_bytes, zero_bytes, first, n, make_zeros, p);
@@ -97,19 +97,19 @@ static void pack_elements(struct lf_device *dev, const struct packing *p, size_t
 /* Rows [row, end) of one run, which has others too that stay as they are: block by block. */
 static void pack_part(struct lf_device *dev, const struct packing *p, int row, int end)
 {
-    size_t blocks = (size_t)p->order.n_blocks, run = (size_t)(row / LF_QUANT_RUN);
+    size_t blocks = (size_t)p->order.n_blocks, run = (size_t)(row / LF_CODED_RUN);
     for (size_t b = 0; b < blocks; b++)
-        pack_elements(dev, p, (run * blocks + b) * LF_QUANT_RUN + (size_t)(row % LF_QUANT_RUN), (size_t)(end - row));
+        pack_elements(dev, p, (run * blocks + b) * LF_CODED_RUN + (size_t)(row % LF_CODED_RUN), (size_t)(end - row));
 }
 
 static void pack_runs(struct lf_device *dev, const struct packing *p)
 {
-    int row = p->row_first, end = row + p->n_rows, run = LF_QUANT_RUN;
+    int row = p->row_first, end = row + p->n_rows, run = LF_CODED_RUN;
     int whole_end = end == p->w->n_out ? p->order.n_runs * run : end / run * run;
     int whole = LF_MIN((row + run - 1) / run * run, end);
     if (row < whole) pack_part(dev, p, row, whole);
     if (whole < whole_end) {
-        size_t of_run = (size_t)p->order.n_blocks * LF_QUANT_RUN, n_runs = (size_t)((whole_end - whole) / run);
+        size_t of_run = (size_t)p->order.n_blocks * LF_CODED_RUN, n_runs = (size_t)((whole_end - whole) / run);
         pack_elements(dev, p, (size_t)(whole / run) * of_run, n_runs * of_run);
     }
     if (LF_MAX(whole, whole_end) < end) pack_part(dev, p, LF_MAX(whole, whole_end), end);
@@ -144,7 +144,7 @@ static void weight_pack(struct lf_device *dev, const struct lf_weight *w, int ro
                           (size_t)n_rows * (size_t)w->n_in);
         return;
     }
-    struct packing p = {w,         src,    lf_quant_order_of(&w->format, w->n_out, w->n_in), dev->info.act_dtype,
+    struct packing p = {w,         src,    lf_coded_order_of(&w->format, w->n_out, w->n_in), dev->info.act_dtype,
                         row_first, n_rows, lf_format_n_groups(&w->format, w->n_in)};
     (w->format.code == LF_CODE_E4M3 ? pack_bytes : pack_runs)(dev, &p);
 }
@@ -167,7 +167,7 @@ static void plain_row(struct lf_device *dev, const struct lf_weight *w, int row,
 /* Likewise: bytes into the last quarter. */
 static void byte_row(struct lf_device *dev, const struct lf_weight *w, int row, float *out)
 {
-    struct lf_quant_order o = lf_quant_order_of(&w->format, w->n_out, w->n_in);
+    struct lf_coded_order o = lf_coded_order_of(&w->format, w->n_out, w->n_in);
     size_t n = (size_t)w->n_in, groups = (size_t)row / (size_t)o.scale_rows * (size_t)o.n_groups;
     const char *data = w->data, *codes = (char *)out + 3 * n;
     float scale = 0.0f;
@@ -182,17 +182,17 @@ static void byte_row(struct lf_device *dev, const struct lf_weight *w, int row, 
 
 static void run_row(struct lf_device *dev, const struct lf_weight *w, int row, float *out)
 {
-    struct lf_quant_order o = lf_quant_order_of(&w->format, w->n_out, w->n_in);
+    struct lf_coded_order o = lf_coded_order_of(&w->format, w->n_out, w->n_in);
     const char *data = w->data;
     for (int b = 0; b < o.n_blocks; b++) {
-        uint8_t codes[LF_QUANT_ROW_BYTES], scales[2 * BLOCK_GROUPS], zeros[BLOCK_GROUPS];
-        size_t at = (size_t)((row / LF_QUANT_RUN * o.n_blocks + b) * LF_QUANT_RUN + row % LF_QUANT_RUN);
+        uint8_t codes[LF_CODED_ROW_BYTES], scales[2 * BLOCK_GROUPS], zeros[BLOCK_GROUPS];
+        size_t at = (size_t)((row / LF_CODED_RUN * o.n_blocks + b) * LF_CODED_RUN + row % LF_CODED_RUN);
         size_t scale_bytes = (size_t)o.scale_bytes, zero_bytes = (size_t)o.zero_bytes;
         lf_cuda_download(dev, codes, data + at * sizeof codes, sizeof codes);
         lf_cuda_download(dev, scales, data + o.scales_at + at * scale_bytes, scale_bytes);
         if (zero_bytes > 0) lf_cuda_download(dev, zeros, data + o.zeros_at + at * zero_bytes, zero_bytes);
-        int k = b * LF_QUANT_BLOCK_K, n = LF_MIN(LF_QUANT_BLOCK_K, w->n_in - k);
-        lf_quant_unpack(&w->format, dev->info.act_dtype, n, codes, scales, zero_bytes > 0 ? zeros : NULL, out + k);
+        int k = b * LF_CODED_BLOCK_K, n = LF_MIN(LF_CODED_BLOCK_K, w->n_in - k);
+        lf_coded_unpack(&w->format, dev->info.act_dtype, n, codes, scales, zero_bytes > 0 ? zeros : NULL, out + k);
     }
 }
 

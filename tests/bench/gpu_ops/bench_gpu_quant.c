@@ -14,7 +14,7 @@
 #include "core/check.h"
 #include "device/cuda/cuda_impl.h"
 #include "device/cuda/gemm_cublaslt.h"
-#include "device/cuda/quant_order.h"
+#include "device/cuda/coded_order.h"
 #include "tests/bench/gpu_ops/bench_timing.h"
 
 enum {
@@ -99,7 +99,7 @@ static void fill(struct bench *b, void *to, size_t bytes, const void *block, siz
 static uint64_t matrix_bytes(const struct kind *k, const struct shape *s)
 {
     if (lf_format_is_plain(&k->format)) return (uint64_t)s->n_out * (uint64_t)s->n_in * 2;
-    return lf_quant_order_of(&k->format, s->n_out, s->n_in).bytes;
+    return lf_coded_order_of(&k->format, s->n_out, s->n_in).bytes;
 }
 
 static size_t stride_of(const struct kind *k, const struct shape *s)
@@ -124,7 +124,7 @@ static void fill_codes(struct bench *b, const struct kind *k, const struct shape
         if ((block[i] & 0x7f) == 0x7f) block[i] = 0;
     }
     fill(b, b->weights.ptr, (size_t)n_matrices(k, s) * stride, block, sizeof block);
-    struct lf_quant_order o = lf_quant_order_of(&k->format, s->n_out, s->n_in);
+    struct lf_coded_order o = lf_coded_order_of(&k->format, s->n_out, s->n_in);
     for (size_t i = 0; i < sizeof block / 4; i++) {
         float scale = 0.01f + 0.01f * uniform(&seed);
         if (k->format.code == LF_CODE_E4M3)

@@ -1,4 +1,4 @@
-#include "device/cuda/quant_order.h"
+#include "device/cuda/coded_order.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,22 +15,22 @@ enum { MANTISSA = 0x0040, MANTISSA_ROTATION = 32 - 2 };
 
 static int block_groups(const struct lf_format *f)
 {
-    return f->group > 0 && f->group < LF_QUANT_BLOCK_K ? LF_QUANT_BLOCK_K / f->group : 1;
+    return f->group > 0 && f->group < LF_CODED_BLOCK_K ? LF_CODED_BLOCK_K / f->group : 1;
 }
 
-bool lf_quant_order_has(const struct lf_format *f, int n_in)
+bool lf_coded_order_has(const struct lf_format *f, int n_in)
 {
-    if (f->code == LF_CODE_E4M3) return n_in % 16 == 0 && (f->group == 0 || f->group == LF_QUANT_BLOCK_K);
+    if (f->code == LF_CODE_E4M3) return n_in % 16 == 0 && (f->group == 0 || f->group == LF_CODED_BLOCK_K);
     if (f->group_rows > 1 || n_in % LANE_K != 0) return false;
     if (f->code == LF_CODE_E2M1) return f->group == STEP_K;
-    return f->code == LF_CODE_I4 && (f->group == 32 || f->group == 64 || f->group % LF_QUANT_BLOCK_K == 0);
+    return f->code == LF_CODE_I4 && (f->group == 32 || f->group == 64 || f->group % LF_CODED_BLOCK_K == 0);
 }
 
-static struct lf_quant_order order_of_bytes(const struct lf_format *f, int n_out, int n_in)
+static struct lf_coded_order order_of_bytes(const struct lf_format *f, int n_out, int n_in)
 {
     int rows = LF_MAX(f->group_rows, 1), n_groups = lf_format_n_groups(f, n_in);
     size_t n_codes = (size_t)n_out * (size_t)n_in;
-    struct lf_quant_order o = {.groups = 1, .scale_rows = rows, .n_groups = n_groups};
+    struct lf_coded_order o = {.groups = 1, .scale_rows = rows, .n_groups = n_groups};
     o.scale_columns = lf_format_group(f, n_in);
     o.scales_at = (n_codes + SCALES_ALIGN - 1) / SCALES_ALIGN * SCALES_ALIGN;
     o.zeros_at = o.scales_at + (size_t)((n_out + rows - 1) / rows) * (size_t)n_groups * sizeof(float);
@@ -38,17 +38,17 @@ static struct lf_quant_order order_of_bytes(const struct lf_format *f, int n_out
     return o;
 }
 
-struct lf_quant_order lf_quant_order_of(const struct lf_format *f, int n_out, int n_in)
+struct lf_coded_order lf_coded_order_of(const struct lf_format *f, int n_out, int n_in)
 {
-    LF_ASSERT(lf_quant_order_has(f, n_in));
+    LF_ASSERT(lf_coded_order_has(f, n_in));
     if (f->code == LF_CODE_E4M3) return order_of_bytes(f, n_out, n_in);
-    struct lf_quant_order o = {.groups = block_groups(f), .scale_rows = 1};
-    o.n_runs = (n_out + LF_QUANT_RUN - 1) / LF_QUANT_RUN;
-    o.n_blocks = (n_in + LF_QUANT_BLOCK_K - 1) / LF_QUANT_BLOCK_K;
+    struct lf_coded_order o = {.groups = block_groups(f), .scale_rows = 1};
+    o.n_runs = (n_out + LF_CODED_RUN - 1) / LF_CODED_RUN;
+    o.n_blocks = (n_in + LF_CODED_BLOCK_K - 1) / LF_CODED_BLOCK_K;
     o.scale_bytes = o.groups * (f->code == LF_CODE_I4 ? 2 : 1);
     o.zero_bytes = f->zeros ? o.groups : 0;
-    size_t n = (size_t)o.n_runs * (size_t)o.n_blocks * LF_QUANT_RUN;
-    o.scales_at = n * LF_QUANT_ROW_BYTES;
+    size_t n = (size_t)o.n_runs * (size_t)o.n_blocks * LF_CODED_RUN;
+    o.scales_at = n * LF_CODED_ROW_BYTES;
     o.zeros_at = o.scales_at + n * (size_t)o.scale_bytes;
     o.bytes = o.zeros_at + n * (size_t)o.zero_bytes;
     return o;
@@ -117,15 +117,15 @@ static float scale_of_byte(uint8_t byte)
 /* The group of a row's columns that block b's group g keeps. */
 static int group_of(const struct lf_format *f, int n_in, int groups, int b, int g)
 {
-    int k = b * LF_QUANT_BLOCK_K + g * (LF_QUANT_BLOCK_K / groups);
+    int k = b * LF_CODED_BLOCK_K + g * (LF_CODED_BLOCK_K / groups);
     return LF_MIN(k, n_in - 1) / lf_format_group(f, n_in);
 }
 
 /* ---- what a row has in a block ---- */
 
-void lf_quant_pack_codes(const struct lf_format *f, const uint8_t *codes, int n, uint8_t out[LF_QUANT_ROW_BYTES])
+void lf_coded_pack_codes(const struct lf_format *f, const uint8_t *codes, int n, uint8_t out[LF_CODED_ROW_BYTES])
 {
-    for (int k = 0; k < LF_QUANT_BLOCK_K; k += LANE_K) {
+    for (int k = 0; k < LF_CODED_BLOCK_K; k += LANE_K) {
         int s = k / STEP_K, t = k % STEP_K / LANE_K;
         uint32_t word = 0;
         if (k < n) word = f->code == LF_CODE_I4 ? word_of_i4(codes + k) : lf_e2m1_word(codes + k);
@@ -133,7 +133,7 @@ void lf_quant_pack_codes(const struct lf_format *f, const uint8_t *codes, int n,
     }
 }
 
-void lf_quant_pack_scales(const struct lf_format *f, int n_in, enum lf_dtype act, int block, const float *scales,
+void lf_coded_pack_scales(const struct lf_format *f, int n_in, enum lf_dtype act, int block, const float *scales,
                           uint8_t *out)
 {
     int groups = block_groups(f);
@@ -146,7 +146,7 @@ void lf_quant_pack_scales(const struct lf_format *f, int n_in, enum lf_dtype act
     }
 }
 
-void lf_quant_pack_zeros(const struct lf_format *f, int n_in, int block, const uint8_t *zeros, uint8_t *out)
+void lf_coded_pack_zeros(const struct lf_format *f, int n_in, int block, const uint8_t *zeros, uint8_t *out)
 {
     int groups = block_groups(f);
     for (int g = 0; g < groups; g++) out[g] = zeros[group_of(f, n_in, groups, block, g)];
@@ -160,12 +160,12 @@ static float scale_at(const struct lf_format *f, enum lf_dtype act, const uint8_
     return scale;
 }
 
-void lf_quant_unpack(const struct lf_format *f, enum lf_dtype act, int n, const uint8_t codes[LF_QUANT_ROW_BYTES],
+void lf_coded_unpack(const struct lf_format *f, enum lf_dtype act, int n, const uint8_t codes[LF_CODED_ROW_BYTES],
                      const uint8_t *scales, const uint8_t *zeros, float *out)
 {
     int groups = block_groups(f);
     for (int k = 0; k < n; k += LANE_K) {
-        int s = k / STEP_K, t = k % STEP_K / LANE_K, g = k * groups / LF_QUANT_BLOCK_K;
+        int s = k / STEP_K, t = k % STEP_K / LANE_K, g = k * groups / LF_CODED_BLOCK_K;
         float zero = f->code != LF_CODE_I4 ? 0.0f : zeros ? (float)zeros[g] : (float)LF_I4_ZERO;
         uint32_t word;
         uint8_t eight[LANE_K];

@@ -18,8 +18,8 @@
  *
  * E4M3: row-major bytes [n_out, n_in] and behind them, at a multiple of 256, float scales [ceil(n_out / group_rows)]
  * [n_groups]. */
-#ifndef LF_DEVICE_CUDA_QUANT_ORDER_H
-#define LF_DEVICE_CUDA_QUANT_ORDER_H
+#ifndef LF_DEVICE_CUDA_CODED_ORDER_H
+#define LF_DEVICE_CUDA_CODED_ORDER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,16 +32,16 @@ extern "C" {
 #endif
 
 enum {
-    LF_QUANT_RUN = 8,
-    LF_QUANT_BLOCK_K = 128,
-    LF_QUANT_ROW_BYTES = LF_QUANT_BLOCK_K / 2, /* of a row in a block */
-    LF_QUANT_BLOCK_BYTES = LF_QUANT_RUN * LF_QUANT_ROW_BYTES,
+    LF_CODED_RUN = 8,
+    LF_CODED_BLOCK_K = 128,
+    LF_CODED_ROW_BYTES = LF_CODED_BLOCK_K / 2, /* of a row in a block */
+    LF_CODED_BLOCK_BYTES = LF_CODED_RUN * LF_CODED_ROW_BYTES,
     /* E2M1: sums are kept smaller by this power of two, so that no scale leaves bf16 (lf_e2m1_scale_byte). */
     LF_E2M1_SHIFT = 48
 };
 
 /* Sizes, and where the parts begin. */
-struct lf_quant_order {
+struct lf_coded_order {
     int n_runs, n_blocks; /* I4, E2M1 */
     int groups;           /* of a row in a block */
     int scale_bytes;      /* of a row in a block */
@@ -54,9 +54,9 @@ struct lf_quant_order {
 
 /* Whether there is an order for it: E4M3 with n_in divisible by 16 and whole or 128-column groups; I4 in groups of 32,
  * 64, a multiple of 128 or whole rows; E2M1 in groups of 32. */
-bool lf_quant_order_has(const struct lf_format *f, int n_in);
+bool lf_coded_order_has(const struct lf_format *f, int n_in);
 /* f has one. */
-struct lf_quant_order lf_quant_order_of(const struct lf_format *f, int n_out, int n_in);
+struct lf_coded_order lf_coded_order_of(const struct lf_format *f, int n_out, int n_in);
 
 /* A word of E2M1 codes: codes[i] is column i's. */
 uint32_t lf_e2m1_word(const uint8_t codes[8]);
@@ -64,14 +64,14 @@ uint32_t lf_e2m1_word(const uint8_t codes[8]);
  * 2^(126 - LF_E2M1_SHIFT) as bf16. */
 uint8_t lf_e2m1_scale_byte(float scale);
 
-/* What a row has in a block: LF_QUANT_ROW_BYTES of codes, from n columns' (128, or the last ones); its scales and zero
+/* What a row has in a block: LF_CODED_ROW_BYTES of codes, from n columns' (128, or the last ones); its scales and zero
  * points, from the row's. act: what scales of I4 are rounded to, LF_BF16 or LF_F16. */
-void lf_quant_pack_codes(const struct lf_format *f, const uint8_t *codes, int n, uint8_t out[LF_QUANT_ROW_BYTES]);
-void lf_quant_pack_scales(const struct lf_format *f, int n_in, enum lf_dtype act, int block, const float *scales,
+void lf_coded_pack_codes(const struct lf_format *f, const uint8_t *codes, int n, uint8_t out[LF_CODED_ROW_BYTES]);
+void lf_coded_pack_scales(const struct lf_format *f, int n_in, enum lf_dtype act, int block, const float *scales,
                           uint8_t *out);
-void lf_quant_pack_zeros(const struct lf_format *f, int n_in, int block, const uint8_t *zeros, uint8_t *out);
+void lf_coded_pack_zeros(const struct lf_format *f, int n_in, int block, const uint8_t *zeros, uint8_t *out);
 /* The inverse: the block's values, out [n]. zeros: NULL where there are none. */
-void lf_quant_unpack(const struct lf_format *f, enum lf_dtype act, int n, const uint8_t codes[LF_QUANT_ROW_BYTES],
+void lf_coded_unpack(const struct lf_format *f, enum lf_dtype act, int n, const uint8_t codes[LF_CODED_ROW_BYTES],
                      const uint8_t *scales, const uint8_t *zeros, float *out);
 
 #ifdef __cplusplus

@@ -4,7 +4,7 @@
 
 #include "core/check.h"
 #include "core/quant.h"
-#include "device/cuda/quant_order.h"
+#include "device/cuda/coded_order.h"
 
 static const struct lf_format formats[] = {
     {.dtype = LF_BF16, .code = LF_CODE_I4, .group = 128, .group_rows = 1},
@@ -34,13 +34,13 @@ static void check_row(const struct lf_format *f, uint64_t *seed)
         zeros[g] = (uint8_t)(random_bits(seed) % 17);
     }
     lf_dequantize_rows(f, 1, N_IN, &row, want);
-    for (int b = 0; b * LF_QUANT_BLOCK_K < N_IN; b++) {
-        uint8_t packed[LF_QUANT_ROW_BYTES], block_scales[2 * BLOCK_GROUPS], block_zeros[BLOCK_GROUPS];
-        int k = b * LF_QUANT_BLOCK_K, n = LF_MIN(LF_QUANT_BLOCK_K, N_IN - k);
-        lf_quant_pack_codes(f, codes + k, n, packed);
-        lf_quant_pack_scales(f, N_IN, LF_BF16, b, scales, block_scales);
-        if (f->zeros) lf_quant_pack_zeros(f, N_IN, b, zeros, block_zeros);
-        lf_quant_unpack(f, LF_BF16, n, packed, block_scales, f->zeros ? block_zeros : NULL, got + k);
+    for (int b = 0; b * LF_CODED_BLOCK_K < N_IN; b++) {
+        uint8_t packed[LF_CODED_ROW_BYTES], block_scales[2 * BLOCK_GROUPS], block_zeros[BLOCK_GROUPS];
+        int k = b * LF_CODED_BLOCK_K, n = LF_MIN(LF_CODED_BLOCK_K, N_IN - k);
+        lf_coded_pack_codes(f, codes + k, n, packed);
+        lf_coded_pack_scales(f, N_IN, LF_BF16, b, scales, block_scales);
+        if (f->zeros) lf_coded_pack_zeros(f, N_IN, b, zeros, block_zeros);
+        lf_coded_unpack(f, LF_BF16, n, packed, block_scales, f->zeros ? block_zeros : NULL, got + k);
     }
     assert_memory_equal(got, want, sizeof want);
 }
@@ -87,14 +87,14 @@ static void scales_of_e2m1_keep_their_exponent_and_stay_in_range(void **state)
 static void sizes_are_of_whole_runs_and_blocks(void **state)
 {
     (void)state;
-    struct lf_quant_order o = lf_quant_order_of(&formats[1], 17, N_IN);
+    struct lf_coded_order o = lf_coded_order_of(&formats[1], 17, N_IN);
     assert_int_equal(o.n_runs, 3);
     assert_int_equal(o.n_blocks, 8);
-    assert_int_equal(o.scales_at, 3 * 8 * LF_QUANT_BLOCK_BYTES);
+    assert_int_equal(o.scales_at, 3 * 8 * LF_CODED_BLOCK_BYTES);
     assert_int_equal(o.zeros_at, o.scales_at + 3 * 8 * 8 * 2 * 2);
     assert_int_equal(o.bytes, o.zeros_at + 3 * 8 * 8 * 2);
     const struct lf_format blocks = {.dtype = LF_BF16, .code = LF_CODE_E4M3, .group = 128, .group_rows = 128};
-    o = lf_quant_order_of(&blocks, 300, 272);
+    o = lf_coded_order_of(&blocks, 300, 272);
     assert_int_equal(o.scales_at, 81664); /* 300 · 272, rounded up to 256 */
     assert_int_equal(o.bytes, o.scales_at + 3 * 3 * sizeof(float));
 }
@@ -103,17 +103,17 @@ static void formats_without_an_order_are_told(void **state)
 {
     (void)state;
     struct lf_format f = {.dtype = LF_BF16, .code = LF_CODE_I4, .group = 48, .group_rows = 1};
-    assert_false(lf_quant_order_has(&f, 960));
+    assert_false(lf_coded_order_has(&f, 960));
     f.group = 64;
-    assert_true(lf_quant_order_has(&f, 960));
-    assert_false(lf_quant_order_has(&f, 964));
+    assert_true(lf_coded_order_has(&f, 960));
+    assert_false(lf_coded_order_has(&f, 964));
     f.group_rows = 2;
-    assert_false(lf_quant_order_has(&f, 960));
+    assert_false(lf_coded_order_has(&f, 960));
     f = (struct lf_format){.dtype = LF_BF16, .code = LF_CODE_I8, .group_rows = 1};
-    assert_false(lf_quant_order_has(&f, 960));
+    assert_false(lf_coded_order_has(&f, 960));
     f = (struct lf_format){.dtype = LF_BF16, .code = LF_CODE_E4M3, .group = 128, .group_rows = 128};
-    assert_true(lf_quant_order_has(&f, 960));
-    assert_false(lf_quant_order_has(&f, 968));
+    assert_true(lf_coded_order_has(&f, 960));
+    assert_false(lf_coded_order_has(&f, 968));
 }
 
 int main(void)
