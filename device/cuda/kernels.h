@@ -56,7 +56,8 @@ int lf_cuda_gemv_gate_mul(const struct lf_gemm_params *p, const struct lf_gate_m
 /* Any shape and number of tokens, slowly. */
 int lf_cuda_gemm_any(const struct lf_gemm_params *p, struct lf_cuda_launch how);
 
-/* Coded weights, in the order of coded_order.h, gemv_quant.cu: as the four above. */
+/* Coded weights, in the order of coded_order.h, gemv_quant.cu: as those above, but the grid has up to two blocks for
+ * each of n_blocks. */
 int lf_cuda_gemv_quant_setup(bool *fits);
 bool lf_cuda_gemv_quant_supports(const struct lf_gemm_params *p, bool fp16);
 int lf_cuda_gemv_quant(const struct lf_gemm_params *p, int n_blocks, struct lf_cuda_launch how);
