@@ -5,7 +5,7 @@
  *     ptx_mma.cuh      ldmatrix, mma.sync: matrices of a warp                  sm_80
  *     ptx_cluster.cuh  clusters of thread blocks, the grid before and behind   sm_90, and what stands for it before
  *     ptx_tma.cuh      mbarrier, cp.async.bulk.tensor: the copy engine         sm_90
- *     ptx_wgmma.cuh    wgmma: matrices of a warpgroup                          sm_90a
+ *     ptx_wgmma.cuh    wgmma: matrices of a warpgroup; ptx_wgmma_fp8.cuh: e4m3 sm_90a
  *
  * Shared memory addresses are 32-bit (`shared_address`). */
 #ifndef LF_DEVICE_CUDA_PTX_CUH

@@ -27,6 +27,16 @@ LF_GPU_FN void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address)
                  : "memory");
 }
 
+/* The other way; sm_90. */
+LF_GPU_FN void stmatrix_x4(uint32_t address, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r0), "r"(r1),
+                 "r"(r2), "r"(r3)
+                 : "memory");
+#endif
+}
+
 /* d += a · b, elements bf16 or fp16, sums float. */
 template <class T> LF_GPU_FN void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 

@@ -31,6 +31,19 @@ LF_GPU_FN void mbarrier_arrive_expect_tx(uint32_t bar, int bytes)
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
 
+/* At the barrier that lies at `bar` in block `rank` of the cluster, this one's own included. It says that what was read
+ * may be overwritten; what this block wrote is not published by it. */
+LF_GPU_FN void mbarrier_arrive_cluster(uint32_t bar, unsigned rank)
+{
+    asm volatile("{\n"
+                 ".reg .b32 there;\n"
+                 "mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+                 "}\n" ::"r"(bar),
+                 "r"(rank)
+                 : "memory");
+}
+
 /* Waits until the phase of this parity has completed. */
 LF_GPU_FN void mbarrier_try_wait_parity(uint32_t bar, uint32_t parity)
 {
@@ -68,6 +81,16 @@ LF_GPU_FN void cp_async_bulk_tensor_2d(uint32_t dst, const CUtensorMap *map, uin
                  : "memory");
 }
 
+/* To the same place in each block of the cluster that `blocks` has a bit of, and counted at each one's own barrier. */
+LF_GPU_FN void cp_async_bulk_tensor_2d_multicast(uint32_t dst, const CUtensorMap *map, uint32_t bar, uint16_t blocks,
+                                                 int c0, int c1)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+                 "[%1, {%4, %5}], [%2], %3;" ::"r"(dst),
+                 "l"(map), "r"(bar), "h"(blocks), "r"(c0), "r"(c1)
+                 : "memory");
+}
+
 LF_GPU_FN void cp_async_bulk_tensor_3d(uint32_t dst, const CUtensorMap *map, uint32_t bar, int c0, int c1, int c2)
 {
     asm volatile(
@@ -84,6 +107,32 @@ LF_GPU_FN void cp_async_bulk_tensor_4d(uint32_t dst, const CUtensorMap *map, uin
                  "%6}], [%2];" ::"r"(dst),
                  "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
                  : "memory");
+}
+
+/* From shared memory to a map's box; what of it lies outside of the tensor is not written. A thread's stores since the
+ * last commit are a group. Ordinary stores that it reads need fence_proxy_async. */
+LF_GPU_FN void cp_async_bulk_tensor_2d_store(const CUtensorMap *map, uint32_t src, int c0, int c1)
+{
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(src),
+                 "r"(c0), "r"(c1)
+                 : "memory");
+}
+
+LF_GPU_FN void cp_async_bulk_commit_group()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Waits until at most N of this thread's groups have not read what they store; and until they are complete. */
+
+template <int N> LF_GPU_FN void cp_async_bulk_wait_group_read()
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+}
+
+template <int N> LF_GPU_FN void cp_async_bulk_wait_group()
+{
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
 }
 
 #endif

@@ -100,6 +100,8 @@ kernels() {
         --commit "$commit"
     [ "$has_torch" = no ] || step "gated delta nets" python3 tests/bench/gpu_ops/delta_bench.py --csv "$out/gpu_delta_h100.csv" \
         --commit "$commit"
+    [ "$has_torch" = no ] || step "FP8 GEMM" python3 tests/bench/gpu_ops/gemm_fp8_bench.py --csv "$out/gpu_gemm_fp8_h100.csv" \
+        --commit "$commit"
     [ "$has_torch" = no ] || step "PyTorch's GEMM of experts" python3 tests/bench/gpu_ops/grouped_mm.py
 }
 
