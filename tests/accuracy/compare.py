@@ -133,7 +133,7 @@ def table_line(row):
         return form % row[key] if key in row else ""
     return [f"{row['what']} {row['length']}".strip(), exact("n"), exact("tokens"), exact("positions"),
             real("kl_mean", "%.2e"), real("kl_99", "%.2e"), real("kl_max", "%.2e"), "%.2f%%" % (100 * row["same_top"]),
-            real("perplexity_a", "%.3f"), real("perplexity_b", "%.3f"), exact("right_a"), exact("right_b"), exact("lost"),
+            real("perplexity_a", "%.4g"), real("perplexity_b", "%.4g"), exact("right_a"), exact("right_b"), exact("lost"),
             exact("won")]
 
 
