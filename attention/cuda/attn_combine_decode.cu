@@ -1,12 +1,13 @@
 /* Combines partial rows in the order of their parts and writes output and lse: decode's split-KV combine.
  *
  * Work partition: a work item is 32 channels of a row, or of several rows one after another where a tile has more than
- * 16; CTAs are single warps that walk the items in strides of the grid. A row's partial rows (128 bytes each) are
- * fetched together, up to 160. Meanwhile the lanes find the factors of the combine, a group of parts or two each
- * (attn_cuda.h): inside a group one after the other, and among groups side by side, since the maximum before and after
- * a group is a prefix maximum, exact in any order. Only the multiplications and additions of the combine itself are
- * left to do one group after another: for its channel and for the sum, by every lane. Same operations as attn_combine()
- * in the same order, hence the same bits as a task that walks all parts by itself.
+ * the GPU has room for side by side; CTAs are single warps that walk the items in strides of the grid. A row's partial
+ * rows (128 bytes each) are fetched together, up to 288: all of 128K keys cut into single splits. Meanwhile the lanes
+ * find the factors of the combine, a group of parts or two each (attn_cuda.h): inside a group one after the other, and
+ * among groups side by side, since the maximum before and after a group is a prefix maximum, exact in any order. Only
+ * the multiplications and additions of the combine itself are left to do one group after another: for its channel and
+ * for the sum, by every lane. Same operations as attn_combine() in the same order, hence the same bits as a task that
+ * walks all parts by itself.
  *
  * Overlap: before the predecessor is complete the lists are read.
  *
@@ -18,12 +19,12 @@
 #include "device/cuda/ptx_copy.cuh"
 
 enum {
-    PARTS = 160, /* of a batch */
+    PARTS = 288, /* of a batch */
     GROUP = LF_ATTN_DECODE_GROUP,
     LANE_GROUPS = 2, /* of a batch, for each lane */
     GROUPS = LANE_GROUPS * WARP,
-    CHANNELS = 32, /* of a work item */
-    ROW_GROUPS = 16,
+    CHANNELS = 32,   /* of a work item */
+    ROW_GROUPS = 16, /* of a tile: more only where CTAs would idle */
     CTAS_PER_SM = 8,
     UNIT_BYTES = 16, /* of a copy */
     CHANNEL_UNITS = CHANNELS * 4 / UNIT_BYTES
@@ -180,13 +181,21 @@ LF_GPU_FN void output_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cu
     if (p.lse && channel == 0) p.lse[row] = end.lse;
 }
 
+/* Work items for the rows of each of n_tiles, at most. */
+static __host__ __device__ __forceinline__ int most_row_groups(const lf_attn_cuda_args &p, int n_tiles, int n_chunks)
+{
+    int room = CTAS_PER_SM * p.n_sms / (n_chunks * (n_tiles > 0 ? n_tiles : 1));
+    return room > ROW_GROUPS ? room : ROW_GROUPS;
+}
+
 template <class T>
 __global__ void __launch_bounds__(WARP) attn_combine_decode(const __grid_constant__ lf_attn_cuda_args p)
 {
     __shared__ __align__(16) batch b;
     int n_chunks = (p.head_dim + CHANNELS - 1) / CHANNELS;
     start_successor();
-    int n_tiles = p.counts->n_combine, n_row_groups = min(p.counts->combine_rows, (int)ROW_GROUPS);
+    int n_tiles = p.counts->n_combine;
+    int n_row_groups = min(p.counts->combine_rows, most_row_groups(p, n_tiles, n_chunks));
     int n_items = n_tiles * n_row_groups * n_chunks;
     bool waited = false;
     for (int item = blockIdx.x; item < n_items; item += gridDim.x) {
@@ -209,7 +218,10 @@ int lf_attn_combine_decode_setup(void)
 int lf_attn_combine_decode(const struct lf_attn_cuda_args *args, void *stream)
 {
     if (args->max_combine == 0) return 0;
-    int64_t n_items = (int64_t)args->max_combine * ROW_GROUPS * ((args->head_dim + CHANNELS - 1) / CHANNELS);
+    int n_chunks = (args->head_dim + CHANNELS - 1) / CHANNELS;
+    int n_row_groups =
+        min(max(args->decode_rows, (int)ROW_GROUPS), most_row_groups(*args, args->max_combine, n_chunks));
+    int64_t n_items = (int64_t)args->max_combine * n_row_groups * n_chunks;
     int64_t n_ctas = min(n_items, (int64_t)CTAS_PER_SM * args->n_sms);
     return queue_kernel(args->fp16 ? attn_combine_decode<fp16> : attn_combine_decode<bf16>, {(unsigned)n_ctas, WARP},
                         launch_of(args, stream), *args);

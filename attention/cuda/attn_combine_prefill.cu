@@ -13,7 +13,7 @@
 #include "attention/cuda/attn_rows.cuh"
 #include "device/cuda/elem.cuh"
 
-enum { WARPS = 8, THREADS = WARPS * WARP, BATCH = 8, CTAS_PER_SM = 8, LANE_CHANNELS = 4 };
+enum { WARPS = 8, THREADS = WARPS * WARP, BATCH = 16, CTAS_PER_SM = 8, LANE_CHANNELS = 4 };
 
 /* A lane's part of a row: four channels. */
 struct partial_row {
@@ -55,11 +55,13 @@ __global__ void __launch_bounds__(THREADS) attn_combine_prefill(const __grid_con
 {
     int first = blockIdx.x * WARPS + threadIdx.x / WARP, lane = threadIdx.x % WARP;
     start_successor();
-    wait_predecessor();
+    bool waited = false;
     for (int item = first; item < p.n_combine_prefill * LF_ATTN_PREFILL_ROWS; item += gridDim.x * WARPS) {
         lf_attn_cuda_combine tile = p.combine_prefill[item / LF_ATTN_PREFILL_ROWS];
         int i = item % LF_ATTN_PREFILL_ROWS, head;
         if (i >= tile.n_rows) continue;
+        if (!waited) wait_predecessor();
+        waited = true;
         int64_t row = head_row_of(p, rows_of(p, p.seqs[tile.seq_idx], tile), i, &head);
         for (int channel = lane * LANE_CHANNELS; channel < p.head_dim; channel += WARP * LANE_CHANNELS) {
             partial_row f = combine_row(p, tile.slot + i, tile.n_rows, tile.n_parts, channel);
@@ -69,6 +71,7 @@ __global__ void __launch_bounds__(THREADS) attn_combine_prefill(const __grid_con
             if (p.lse && channel == 0) p.lse[row] = end.lse;
         }
     }
+    if (!waited) wait_predecessor();
 }
 
 int lf_attn_combine_prefill_setup(void)

@@ -10,14 +10,16 @@
  * Packed query rows. Row r of a sequence and a KV head is query head kv_head · G + r mod G of the new token r / G, with
  * G = n_heads / n_kv_heads; its position is kv_len - n_tokens + r / G.
  *
- * Splits. Keys are cut at fixed positions, whatever a sequence's length: for prefill tokens at multiples of
- * LF_ATTN_PREFILL_SPLIT; for decode tokens splits get longer with their position, so that short contexts have many and
- * long ones not too many: the greatest power of two that is at most 1 / LF_ATTN_DECODE_SPLIT_SHARE of it, between
- * LF_ATTN_DECODE_SPLIT_MIN and _MAX. These form groups: LF_ATTN_DECODE_GROUP splits of one length, at multiples of
- * their length together. In prefill a row's result combines, in ascending order, its splits' partial results; in decode
- * it combines its groups, each of which combines its splits. Whether one task walks all of them, or each group or each
- * split is a task, is the same: a row's bits depend on its position, its keys and its kind (prefill or decode) and on
- * nothing else.
+ * Splits. Keys are cut at fixed positions, whatever a sequence's length. For prefill tokens all splits of a row are of
+ * one length, the longer the later its own position: the greatest power of two that is at most 1 /
+ * LF_ATTN_PREFILL_SPLIT_SHARE of it, between LF_ATTN_PREFILL_SPLIT_MIN and _MAX; a tile's rows have the same. So a
+ * short chunk behind a long cache is four to eight splits, enough for a GPU's multiprocessors, and a long prompt ends
+ * few. For decode tokens splits get longer with their own position, so that short contexts have many and long ones not
+ * too many: likewise 1 / LF_ATTN_DECODE_SPLIT_SHARE, LF_ATTN_DECODE_SPLIT_MIN and _MAX. These form groups:
+ * LF_ATTN_DECODE_GROUP splits of one length, at multiples of their length together. In prefill a row's result combines,
+ * in ascending order, its splits' partial results; in decode it combines its groups, each of which combines its splits.
+ * Whether one task walks all of them, or each group or each split is a task, is the same: a row's bits depend on its
+ * position, its keys and its kind (prefill or decode) and on nothing else.
  *
  * A partial row is: m, the offset of its exponents (in decode the running maximum or at most 8 below it, in prefill any
  * that keeps them from overflowing) in log2(e) · scaled score; l = Σ 2^(s - m); o[head_dim] = Σ 2^(s - m) · v, all
@@ -40,7 +42,9 @@ extern "C" {
 enum {
     LF_ATTN_CUDA_HEAD_DIM = 512, /* at most */
     LF_ATTN_PREFILL_ROWS = 128,  /* query rows of a prefill tile: 128 / G · G are used */
-    LF_ATTN_PREFILL_SPLIT = 16384,
+    LF_ATTN_PREFILL_SPLIT_MIN = 4096,
+    LF_ATTN_PREFILL_SPLIT_MAX = 16384,
+    LF_ATTN_PREFILL_SPLIT_SHARE = 4,
     LF_ATTN_SCRATCH_HEAD = 256, /* bytes at the head of `scratch` that are 0 before the first launch */
     LF_ATTN_DECODE_ROWS = 64,   /* query rows of a decode tile */
     LF_ATTN_DECODE_SPLIT_MIN = 128,
@@ -65,8 +69,9 @@ struct lf_attn_cuda_task {
     int32_t row, n_rows; /* query rows row .. row + n_rows - 1 of the sequence; row is a multiple of G in prefill */
     int32_t key_lo, key_hi;
     int32_t slot; /* -1: writes the rows' output; else the keys are one part, and partial rows slot .. slot + n_rows - 1
-                     are written. A part is a split; or, in decode, a group of them */
-    int32_t unused; /* records are 32 bytes */
+                     are written. A part is a split; or, in decode, a group of them; or, in prefill, a tile's first
+                     splits */
+    int32_t split; /* prefill: length of its splits */
 };
 
 /* The parts of a tile: part s of row i is partial row slot + s · n_rows + i. The first n_first parts are the

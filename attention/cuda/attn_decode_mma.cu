@@ -166,8 +166,8 @@ LF_GPU_FN void copy_units(uint32_t stage, const char *k, int64_t v_offset, int64
         bool is_seen = i * ROWS_AT_ONCE < n_seen;
         if (is_seen && i * ROWS_AT_ONCE >= n_old) continue;
         uint32_t to = stage + tile_offset<D>(row + i * ROWS_AT_ONCE, w.lane % UNITS);
-        cp_async_cg_16(to, k + i * step, is_seen ? UNIT_BYTES : 0);
-        cp_async_cg_16(to + BYTES, v + i * step, is_seen ? UNIT_BYTES : 0);
+        cp_async_cg_16_once(to, k + i * step, is_seen ? UNIT_BYTES : 0);
+        cp_async_cg_16_once(to + BYTES, v + i * step, is_seen ? UNIT_BYTES : 0);
     }
 }
 
@@ -537,7 +537,7 @@ template <class T, int D, int R> static int launch(const lf_attn_cuda_args *args
     int rc = get_shared_limits(&gpu);
     if (rc != 0) return rc;
     int ctas = shape<T, D, R>::CTAS == 2 && fits<T, D, R>(gpu, 2, 2) ? 2 : 1;
-    int n_stages = ctas == 2 ? PAIR_STAGES : MAX_STAGES;
+    int n_stages = MAX_STAGES;
     while (n_stages > 1 && !fits<T, D, R>(gpu, n_stages, ctas)) n_stages--;
     unsigned n_ctas = (unsigned)min(args->max_decode, ctas * args->n_sms);
     launch_shape on = {n_ctas, shape<T, D, R>::THREADS, shape<T, D, R>::shared_bytes(n_stages)};

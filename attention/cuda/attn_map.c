@@ -18,32 +18,44 @@ static int div_up(int a, int b)
     return a / b + (a % b != 0);
 }
 
-static int split_length(bool decode, int key)
+/* The greatest power of two that is at most 1 / share of n, between min and max. */
+static int share_of(int n, int share, int min, int max)
 {
-    if (!decode) return LF_ATTN_PREFILL_SPLIT;
-    int length = LF_ATTN_DECODE_SPLIT_MIN;
-    while (length < LF_ATTN_DECODE_SPLIT_MAX && 2 * length <= key / LF_ATTN_DECODE_SPLIT_SHARE) length *= 2;
+    int length = min;
+    while (length < max && 2 * length <= n / share) length *= 2;
     return length;
 }
 
-int lf_attn_split_begin(bool decode, int key)
+int lf_attn_prefill_split(int position)
 {
-    return key - key % split_length(decode, key);
+    return share_of(position, LF_ATTN_PREFILL_SPLIT_SHARE, LF_ATTN_PREFILL_SPLIT_MIN, LF_ATTN_PREFILL_SPLIT_MAX);
 }
 
-int lf_attn_split_end(bool decode, int key)
+/* Of the split that a key is in. */
+static int split_length(int split, int key)
 {
-    return lf_attn_split_begin(decode, key) + split_length(decode, key);
+    if (split > 0) return split;
+    return share_of(key, LF_ATTN_DECODE_SPLIT_SHARE, LF_ATTN_DECODE_SPLIT_MIN, LF_ATTN_DECODE_SPLIT_MAX);
+}
+
+int lf_attn_split_begin(int split, int key)
+{
+    return key - key % split_length(split, key);
+}
+
+int lf_attn_split_end(int split, int key)
+{
+    return lf_attn_split_begin(split, key) + split_length(split, key);
 }
 
 int lf_attn_group_begin(int key)
 {
-    return key - key % (LF_ATTN_DECODE_GROUP * split_length(true, key));
+    return key - key % (LF_ATTN_DECODE_GROUP * split_length(0, key));
 }
 
 int lf_attn_group_end(int key)
 {
-    return lf_attn_group_begin(key) + LF_ATTN_DECODE_GROUP * split_length(true, key);
+    return lf_attn_group_begin(key) + LF_ATTN_DECODE_GROUP * split_length(0, key);
 }
 
 /* Query rows of a prefill tile: whole tokens. */
@@ -55,7 +67,9 @@ static int prefill_rows(int group)
 void lf_attn_map_caps(struct lf_attn_map_caps *out, const struct lf_attn_shape *shape, int n_sms)
 {
     int group = shape->n_heads / shape->n_kv_heads;
-    int prefill_tiles = shape->max_tokens / (prefill_rows(group) / group) + shape->max_seqs;
+    int n_cuts = 1; /* of a sequence's tokens: at its end, and where splits get longer */
+    for (int length = LF_ATTN_PREFILL_SPLIT_MIN; length < LF_ATTN_PREFILL_SPLIT_MAX; length *= 2) n_cuts++;
+    int prefill_tiles = shape->max_tokens / (prefill_rows(group) / group) + n_cuts * shape->max_seqs;
     int decode_tiles = (int)(((int64_t)shape->max_tokens * group) / LF_ATTN_DECODE_ROWS) + shape->max_seqs;
     int split_tasks = SPLIT_TASKS * n_sms;
     *out = (struct lf_attn_map_caps){
@@ -110,7 +124,9 @@ static int first_key(int first, int window)
 
 static void add_seq(struct lf_attn_map *map, const struct lf_kv_seq *seq, int i, int window)
 {
-    int lowest = lf_attn_split_begin(seq->is_decode, first_key(seq->kv_len - seq->n_tokens, window));
+    int lowest = first_key(seq->kv_len - seq->n_tokens, window);
+    lowest =
+        lf_attn_split_begin(seq->is_decode ? 0 : LF_ATTN_PREFILL_SPLIT_MIN, lowest); /* nothing before it is read */
     int first_block = lowest / LF_KV_BLOCK_TOKENS, n_blocks = div_up(seq->kv_len, LF_KV_BLOCK_TOKENS) - first_block;
     LF_ASSERT(map->n_tables + n_blocks <= map->caps.n_tables);
     map->seqs[i] = (struct lf_attn_cuda_seq){.table = map->n_tables - first_block,
@@ -132,6 +148,14 @@ void lf_attn_map_tables(struct lf_attn_map *map, const struct lf_kv_seq *seqs, i
     LF_ASSERT(at == map->n_tables);
 }
 
+/* Tokens from this position on, before `end`, whose splits are as long. */
+static int same_split_length(int position, int end)
+{
+    int length = lf_attn_prefill_split(position);
+    if (length == LF_ATTN_PREFILL_SPLIT_MAX) return end - position;
+    return LF_MIN(end, 2 * length * LF_ATTN_PREFILL_SPLIT_SHARE) - position;
+}
+
 /* Cuts the query rows of one kind, prefill or decode, into tiles; returns how many. */
 static int cut_tiles(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int n_seqs, int window, bool decode)
 {
@@ -140,16 +164,19 @@ static int cut_tiles(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int 
     for (int i = 0; i < n_seqs; i++) {
         if (seqs[i].is_decode != decode) continue;
         int n_rows = seqs[i].n_tokens * group, pos0 = seqs[i].kv_len - seqs[i].n_tokens;
-        for (int row = 0; row < n_rows; row += tile_rows) {
+        for (int row = 0; row < n_rows; row += map->tiles[n++].n_rows) {
             LF_ASSERT(n < map->n_tiles_max);
-            struct lf_attn_tile_rec *t = &map->tiles[n++];
+            struct lf_attn_tile_rec *t = &map->tiles[n];
+            int first = pos0 + row / group;
             t->by_groups = false;
             t->seq_idx = i;
             t->row = row;
             t->n_rows = LF_MIN(tile_rows, n_rows - row);
-            int first = pos0 + row / group, last = pos0 + (row + t->n_rows - 1) / group;
-            t->key_lo = lf_attn_split_begin(decode, first_key(first, window));
-            t->key_hi = last + 1;
+            if (!decode) t->n_rows = LF_MIN(t->n_rows, same_split_length(first, seqs[i].kv_len) * group);
+            t->split = decode ? 0 : lf_attn_prefill_split(first);
+            t->key_lo = lf_attn_split_begin(t->split, first_key(first, window));
+            t->key_hi = pos0 + (row + t->n_rows - 1) / group + 1;
+            t->first_end = t->key_lo;
         }
     }
     return n;
@@ -170,15 +197,16 @@ static bool comes_before(const void *a, const void *b)
 }
 
 /* The part of a tile that key is in ends there. */
-static int part_end(const struct lf_attn_tile_rec *t, bool decode, int key)
+static int part_end(const struct lf_attn_tile_rec *t, int key)
 {
-    return LF_MIN(t->key_hi, t->by_groups ? lf_attn_group_end(key) : lf_attn_split_end(decode, key));
+    if (key < t->first_end) return t->first_end;
+    return LF_MIN(t->key_hi, t->by_groups ? lf_attn_group_end(key) : lf_attn_split_end(t->split, key));
 }
 
-static int n_parts_of(const struct lf_attn_tile_rec *t, bool decode)
+static int n_parts_of(const struct lf_attn_tile_rec *t)
 {
     int n = 0;
-    for (int key = t->key_lo; key < t->key_hi; key = part_end(t, decode, key)) n++;
+    for (int key = t->key_lo; key < t->key_hi; key = part_end(t, key)) n++;
     return n;
 }
 
@@ -203,7 +231,7 @@ static bool has_room(const struct lf_attn_map *map, const struct lf_attn_tile_re
  * begin at slot + (head · n_parts + s) · n_rows. And says how they are combined. */
 static void take_slots(struct lf_attn_map *map, struct lf_attn_tile_rec *t, bool decode, int *partial_rows)
 {
-    t->n_parts = t->n_left = n_parts_of(t, decode);
+    t->n_parts = t->n_left = n_parts_of(t);
     t->slot = -1;
     if (t->n_parts == 1 || !has_room(map, t, *partial_rows)) return;
     t->slot = *partial_rows;
@@ -212,7 +240,7 @@ static void take_slots(struct lf_attn_map *map, struct lf_attn_tile_rec *t, bool
     int *n_entries = decode ? &map->counts.n_combine : &map->n_combine_prefill;
     if (decode) map->counts.combine_rows = LF_MAX(map->counts.combine_rows, t->n_rows);
     bool grouped = decode && !t->by_groups; /* by the combine kernel */
-    int n_missing = grouped ? (t->key_lo - lf_attn_group_begin(t->key_lo)) / split_length(true, t->key_lo) : 0;
+    int n_missing = grouped ? (t->key_lo - lf_attn_group_begin(t->key_lo)) / split_length(0, t->key_lo) : 0;
     for (int head = 0; head < map->n_kv_heads; head++) {
         LF_ASSERT(map->counts.n_combine + map->n_combine_prefill < map->caps.n_combine);
         entries[(*n_entries)++] =
@@ -236,48 +264,69 @@ static void add_part(const struct list *list, const struct lf_attn_tile_rec *t, 
                                      .n_rows = t->n_rows,
                                      .key_lo = lo,
                                      .key_hi = hi,
-                                     .slot = t->slot < 0 ? -1 : t->slot + (head * t->n_parts + s) * t->n_rows};
+                                     .slot = t->slot < 0 ? -1 : t->slot + (head * t->n_parts + s) * t->n_rows,
+                                     .split = t->split};
     add_task(list, &task);
 }
 
-/* The splits of a tile in parts for one head: its last, which is shorter than the others, or all but that. */
-static void add_splits(const struct list *list, const struct lf_attn_tile_rec *t, int head, bool last)
+enum prefill_turn { WHOLE, FIRST_PART, FURTHER_PARTS, LAST_PART, TURNS_N };
+
+/* What of a tile comes in a turn, for one head. */
+static void add_in_turn(const struct list *list, const struct lf_attn_tile_rec *t, int head, enum prefill_turn turn)
 {
-    for (int key = t->key_lo, s = 0; key < t->key_hi; key = part_end(t, false, key), s++)
-        if ((s == t->n_parts - 1) == last) add_part(list, t, head, s, key, part_end(t, false, key));
+    if (t->slot < 0 && turn == WHOLE) add_part(list, t, head, 0, t->key_lo, t->key_hi);
+    if (t->slot < 0) return;
+    for (int key = t->key_lo, s = 0; key < t->key_hi; key = part_end(t, key), s++) {
+        enum prefill_turn its = s == t->n_parts - 1 ? LAST_PART : s == 0 ? FIRST_PART : FURTHER_PARTS;
+        if (its == turn) add_part(list, t, head, s, key, part_end(t, key));
+    }
 }
 
-/* Prefill: head by head. Where there is room for some tiles' partial rows or tasks only, the others, whole and long,
- * come first; of the splits those that are cut short come last. */
+/* Keys that the first part of a prefill tile may have: with few tiles as many as fall to each multiprocessor; with more
+ * tiles than these half as many, since some of those parts are taken when others are done. */
+static int64_t first_part_keys(const struct lf_attn_map *map, int n_tiles)
+{
+    int64_t keys = 0, n_tasks = (int64_t)n_tiles * map->n_kv_heads;
+    for (int i = 0; i < n_tiles; i++) keys += n_keys(&map->tiles[i]);
+    keys = keys * map->n_kv_heads / map->n_sms;
+    return n_tasks <= map->n_sms ? keys : keys / 2;
+}
+
+/* Cuts a tile into a part of at most so many keys and single splits; where there is no room for these, or for more than
+ * so many tasks, into a longer one and fewer, or it stays whole. */
+static void cut_prefill_tile(struct lf_attn_map *map, struct lf_attn_tile_rec *t, int64_t most, int n_tasks,
+                             int *partial_rows)
+{
+    t->first_end = t->key_lo + (int)LF_MIN(most, n_keys(t)) / t->split * t->split;
+    for (; t->slot < 0 && t->first_end < t->key_hi; t->first_end += t->split) {
+        if ((n_parts_of(t) - 1) * map->n_kv_heads <= n_tasks) take_slots(map, t, false, partial_rows);
+        if (t->slot >= 0) return;
+    }
+}
+
+/* Prefill: head by head, in an order in which the longest comes first. Tiles in parts have a long first one, and then
+ * single splits, of which the last, cut short, come last of all. Tiles for whose partial rows or tasks there is no room
+ * are whole. */
 static void add_prefill_tiles(struct lf_attn_map *map, int n_tiles, bool in_parts, int *partial_rows)
 {
+    int64_t most = first_part_keys(map, n_tiles);
     const struct list list = {map->prefill, &map->counts.n_prefill, map->caps.n_prefill};
     int n_tasks = n_tiles * map->n_kv_heads;
     for (int i = n_tiles - 1; i >= 0; i--) {
         struct lf_attn_tile_rec *t = &map->tiles[i];
-        int n_more = in_parts ? (n_parts_of(t, false) - 1) * map->n_kv_heads : 0;
         t->slot = -1;
-        if (in_parts && n_tasks + n_more <= list.cap) take_slots(map, t, false, partial_rows);
-        if (t->slot >= 0) n_tasks += n_more;
+        if (in_parts) cut_prefill_tile(map, t, most, list.cap - n_tasks, partial_rows);
+        if (t->slot >= 0) n_tasks += (t->n_parts - 1) * map->n_kv_heads;
     }
-    for (int head = 0; head < map->n_kv_heads; head++) {
-        for (int i = 0; i < n_tiles; i++) {
-            const struct lf_attn_tile_rec *t = &map->tiles[i];
-            if (t->slot < 0) add_part(&list, t, head, 0, t->key_lo, t->key_hi);
-        }
-    }
-    for (int last = 0; in_parts && last < 2; last++) {
-        for (int head = 0; head < map->n_kv_heads; head++) {
-            for (int i = 0; i < n_tiles; i++)
-                if (map->tiles[i].slot >= 0) add_splits(&list, &map->tiles[i], head, last == 1);
-        }
-    }
+    for (enum prefill_turn turn = 0; turn < (in_parts ? TURNS_N : FIRST_PART); turn++)
+        for (int head = 0; head < map->n_kv_heads; head++)
+            for (int i = 0; i < n_tiles; i++) add_in_turn(&list, &map->tiles[i], head, turn);
 }
 
 static bool begins_part(const struct lf_attn_tile_rec *t, int key)
 {
     if (t->slot < 0 || key < t->key_lo || key >= t->key_hi) return false;
-    return key == t->key_lo || key == (t->by_groups ? lf_attn_group_begin(key) : lf_attn_split_begin(true, key));
+    return key == t->key_lo || key == (t->by_groups ? lf_attn_group_begin(key) : lf_attn_split_begin(0, key));
 }
 
 /* The parts that begin at a key, of all tiles of a sequence, in all heads: each is of its tile the one before the last
@@ -288,7 +337,7 @@ static void add_decode_parts(struct lf_attn_map *map, const struct list *list, i
     for (int head = 0; head < map->n_kv_heads; head++) {
         for (int i = first_tile; i < end; i++) {
             const struct lf_attn_tile_rec *t = &map->tiles[i];
-            if (begins_part(t, key)) add_part(list, t, head, t->n_left, key, part_end(t, true, key));
+            if (begins_part(t, key)) add_part(list, t, head, t->n_left, key, part_end(t, key));
         }
     }
 }
@@ -326,7 +375,7 @@ static void add_decode_tiles(struct lf_attn_map *map, int n_tiles, int *partial_
                 add_part(&list, t, head, 0, t->key_lo, t->key_hi);
         }
         for (int key = hi; key > lo;) {
-            key = lf_attn_split_begin(true, key - 1);
+            key = lf_attn_split_begin(0, key - 1);
             add_decode_parts(map, &list, first, end, key);
         }
     }

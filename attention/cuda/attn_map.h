@@ -1,16 +1,18 @@
 /* The task lists of a step for the CUDA kernels: plain host arithmetic, tested without a GPU. Inside attention/ only.
  *
  * Prefill tokens become tiles of LF_ATTN_PREFILL_ROWS packed query rows, decode tokens tiles of LF_ATTN_DECODE_ROWS. A
- * tile is one task that walks all its keys, or one task a part (a split, or in decode a group of splits) whose partial
- * rows the combine kernels combine: the same bits either way (attn_cuda.h), so what is cut into parts is a question of
- * speed alone. A tile is cut where multiprocessors would idle otherwise, as long as there is room for partial rows, and
- * into groups where one is about a multiprocessor's share of the step or less.
+ * tile is one task that walks all its keys, or one task a part (a split, in decode also a group of splits, in prefill
+ * also a tile's first few) whose partial rows the combine kernels combine: the same bits either way (attn_cuda.h), so
+ * what is cut into parts is a question of speed alone. A tile is cut where multiprocessors would idle otherwise, as
+ * long as there is room for partial rows. Of a decode tile the parts are groups where one is about a multiprocessor's
+ * share of the step or less; of a prefill tile the first part is about that share, so that few partial rows do, and
+ * others are splits.
  *
  * Order. Prefill tiles go head by head, the longest first: CTAs that run at the same time then read the same keys,
- * which stay in the L2 cache; of those in parts the last splits, which are cut short, come when all others have been
- * taken, and fill the gaps at the end. Parts of decode tiles go from the last, which are the longest, to the first, all
- * heads and tiles of a part side by side: the pages of a block's heads lie side by side too, and tiles of the same keys
- * meet in the L2 cache. */
+ * which stay in the L2 cache; of those in parts the long first ones come first, and the last splits, which are cut
+ * short, when all others have been taken, and fill the gaps at the end. Parts of decode tiles go from the last, which
+ * are the longest, to the first, all heads and tiles of a part side by side: the pages of a block's heads lie side by
+ * side too, and tiles of the same keys meet in the L2 cache. */
 #ifndef LF_ATTENTION_CUDA_ATTN_MAP_H
 #define LF_ATTENTION_CUDA_ATTN_MAP_H
 
@@ -29,6 +31,8 @@ struct lf_attn_tile_rec {
     int32_t seq_idx, row, n_rows;
     int32_t key_lo, key_hi;
     int32_t n_parts, n_left, slot; /* of one in parts, see attn_map.c; else slot is -1 */
+    int32_t split;                 /* length of a prefill tile's splits; decode: 0 */
+    int32_t first_end;             /* of the first part, where that has several of them */
     bool by_groups;                /* its parts are groups, not splits */
 };
 
@@ -59,9 +63,11 @@ void lf_attn_map_build(struct lf_attn_map *map, const struct lf_kv_seq *seqs, in
 /* The tables of a cache group, of the seqs that the map was built of. */
 void lf_attn_map_tables(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int group);
 
-/* The split that a key is in, for prefill or decode tokens: its first key, and its end. */
-int lf_attn_split_begin(bool decode, int key);
-int lf_attn_split_end(bool decode, int key);
+/* Length of the splits of a prefill token's keys. */
+int lf_attn_prefill_split(int position);
+/* The split that a key is in, of this length or (0) of decode tokens: its first key, and its end. */
+int lf_attn_split_begin(int split, int key);
+int lf_attn_split_end(int split, int key);
 /* The same of the group of decode tokens' splits. */
 int lf_attn_group_begin(int key);
 int lf_attn_group_end(int key);

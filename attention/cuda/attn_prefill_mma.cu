@@ -44,7 +44,8 @@ template <class T, int D, int N_KEYS> struct shape {
     /* Keys copied at a time: as many as there are threads for, in eights, so that a thread's unit is permuted the same
      * way in every copy. */
     static constexpr int STEP = THREADS / UNITS / 8 * 8, COPIERS = STEP * UNITS;
-    static_assert(PAGE % KEYS == 0 && LF_ATTN_PREFILL_SPLIT % KEYS == 0, "a tile of keys is in one page and one split");
+    static_assert(PAGE % KEYS == 0 && LF_ATTN_PREFILL_SPLIT_MIN % KEYS == 0,
+                  "a tile of keys is in one page and one split");
     static_assert(STEP > 0 && KEYS % STEP == 0, "every thread copies as much");
 };
 
@@ -326,10 +327,11 @@ template <class T, int D, int N_KEYS> struct warp_rows {
 template <class T, int D, int KEYS> LF_GPU_FN void run_task(const lf_attn_cuda_args &p, int task_idx, uint32_t q_tile)
 {
     using S = shape<T, D, KEYS>;
-    constexpr int SPLIT_TILES = LF_ATTN_PREFILL_SPLIT / KEYS, TILE_BYTES = S::TILE_BYTES;
+    constexpr int TILE_BYTES = S::TILE_BYTES;
     const lf_attn_cuda_task &task = p.prefill[task_idx];
     const lf_attn_cuda_seq &seq = p.seqs[task.seq_idx];
     rows_of_task t = rows_of(p, seq, task);
+    int split_tiles = uniform(task.split / KEYS);
     int first_seen = p.window > 0 ? max(task.key_lo, position_of(t, 0) - p.window + 1) : task.key_lo;
     int tile = uniform(first_seen / KEYS), n_tiles = uniform((task.key_hi + KEYS - 1) / KEYS);
     int warp = uniform((int)threadIdx.x / WARP), table = seq.table;
@@ -347,7 +349,7 @@ template <class T, int D, int KEYS> LF_GPU_FN void run_task(const lf_attn_cuda_a
 
     warp_rows<T, D, KEYS> rows(p, t, q_tile, warp);
     for (bool is_first = true; tile < n_tiles; is_first = false) {
-        int begin = tile, end = min(n_tiles, (tile / SPLIT_TILES + 1) * SPLIT_TILES);
+        int begin = tile, end = min(n_tiles, (tile / split_tiles + 1) * split_tiles);
         bool pv_pending = false; /* of the last tile */
         rows.begin_split();
         for (; tile < end; tile++) {

@@ -45,11 +45,24 @@ LF_GPU_FN void scratch_store(const split_scratch<D> &scratch, const float (&o)[D
         scratch.word(i + 1) = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
 }
 
-/* Combines the split in o, m, l with those before it. */
-template <int D>
-LF_GPU_FN void scratch_combine(const split_scratch<D> &scratch, float (&o)[D / 2], float (&m)[2], float (&l)[2])
+/* What scratch_store() stored: o into the first of `to`, and m and l. */
+template <int D, int N> LF_GPU_FN void scratch_load(const split_scratch<D> &scratch, float (&to)[N], float4 &ml)
 {
-    float4 ml = scratch.word(0);
+    ml = scratch.word(0);
+#pragma unroll
+    for (int i = 0; i < D / 8 && 4 * i < N; i++) {
+        float4 a = scratch.word(i + 1);
+        to[4 * i] = a.x;
+        to[4 * i + 1] = a.y;
+        to[4 * i + 2] = a.z;
+        to[4 * i + 3] = a.w;
+    }
+}
+
+/* Combines the split in o, m, l with those before it, whose o `before` is. */
+template <int D, class Before>
+LF_GPU_FN void combine_before(const Before &before, float4 ml, float (&o)[D / 2], float (&m)[2], float (&l)[2])
+{
     combine_factors j0 = attn_combine(ml.x, ml.z, m[0], l[0]), j1 = attn_combine(ml.y, ml.w, m[1], l[1]);
     m[0] = j0.m;
     m[1] = j1.m;
@@ -57,7 +70,7 @@ LF_GPU_FN void scratch_combine(const split_scratch<D> &scratch, float (&o)[D / 2
     l[1] = j1.l;
 #pragma unroll
     for (int i = 0; i < D / 8; i++) {
-        float4 a = scratch.word(i + 1);
+        float4 a = before(i);
         o[4 * i] = attn_combine_o(j0, a.x, o[4 * i]);
         o[4 * i + 1] = attn_combine_o(j0, a.y, o[4 * i + 1]);
         o[4 * i + 2] = attn_combine_o(j1, a.z, o[4 * i + 2]);
@@ -116,14 +129,11 @@ LF_GPU_FN void store_result(const lf_attn_cuda_args &args, int row, const float 
     if (args.lse && row >= 0 && threadIdx.x % 4 == 0) args.lse[row] = f.lse;
 }
 
-/* Ends a split: o, m and l (each thread's part of the sum) are of the split alone. */
+/* Ends a split: o, m and l are combined with those of the splits before. */
 template <class T, int D>
 LF_GPU_FN void end_split(const lf_attn_cuda_args &args, const split_scratch<D> &scratch, const row_target &to,
                          float (&o)[D / 2], float (&m)[2], float (&l)[2])
 {
-#pragma unroll
-    for (int h = 0; h < 2; h++) l[h] = quad_sum(l[h]);
-    if (to.begun) scratch_combine<D>(scratch, o, m, l);
     if (!to.ends) {
         scratch_store<D>(scratch, o, m, l);
         return;

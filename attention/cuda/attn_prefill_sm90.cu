@@ -54,6 +54,7 @@ struct score_rule {
 template <class T, int D> struct consumer {
     using shape = prefill_shape<D>;
     static constexpr float BOUND = offset_bounds<T>::SUM;
+    static constexpr bool FETCHES_EARLY = D <= shape::KEYS;
     enum { KEYS = shape::KEYS, N_SLOTS = shape::N_SLOTS };
 
     const lf_attn_cuda_args &args;
@@ -65,7 +66,8 @@ template <class T, int D> struct consumer {
     float o[D / 2], s[KEYS / 2];
     uint32_t p[KEYS / 16][4];
     float m[2], l[2];
-    int position[2]; /* of the thread's rows */
+    float4 ml_before; /* m, l of the splits before, where FETCHES_EARLY */
+    int position[2];  /* of the thread's rows */
 
     LF_GPU_MEMBER void hold_scores()
     {
@@ -90,6 +92,21 @@ template <class T, int D> struct consumer {
     LF_GPU_MEMBER void release_queries() const
     {
         if (threadIdx.x % WARP == 0) mbarrier_arrive(shared_address(&smem.q_empty));
+    }
+
+    /* Rows of the tile that are not the task's become zeros: what lies there, or NaN, would pass for scores that have
+     * outgrown their offset, and cost a second look at each tile. */
+    LF_GPU_MEMBER void clear_foreign_rows(int n_rows) const
+    {
+        int first = max(n_rows - 64 * group_idx, 0);
+        if (first >= 64) return;
+        for (int c = 0; c < shape::N_CHUNKS; c++) {
+            int4 *rows = (int4 *)(smem.q + c * shape::Q_CHUNK_BYTES + (64 * group_idx + first) * ROW_BYTES);
+            for (int i = threadIdx.x % 128; i < (64 - first) * (ROW_BYTES / 16); i += 128)
+                rows[i] = make_int4(0, 0, 0, 0);
+        }
+        fence_proxy_async();
+        bar_sync(3 + group_idx, 128);
     }
 
     /* S = Q·Kᵀ out of a slot, started. */
@@ -233,15 +250,30 @@ template <class T, int D> struct consumer {
         l[1] += sum[1];
     }
 
-    /* PV of the last tile of a split. */
-    LF_GPU_MEMBER void drain()
+    /* PV of the last tile of a split. The scores are done with: where a row's outputs fit into their registers, those
+     * of the task's splits before come into these meanwhile. */
+    LF_GPU_MEMBER void drain(const split_scratch<D> &scratch, bool begun)
     {
         int v_slot = take_slot();
         hold_outputs();
         start_outputs(v_slot);
+        if (begun && FETCHES_EARLY) scratch_load<D>(scratch, s, ml_before);
         wgmma_wait_group<0>();
         hold_outputs();
         release_slot(v_slot);
+    }
+
+    /* Completes a split's sums and combines it with the task's splits before. */
+    LF_GPU_MEMBER void join_before(const split_scratch<D> &scratch, bool begun)
+    {
+        l[0] = quad_sum(l[0]);
+        l[1] = quad_sum(l[1]);
+        if (!begun) return;
+        if constexpr (FETCHES_EARLY)
+            combine_before<D>([&](int i) { return make_float4(s[4 * i], s[4 * i + 1], s[4 * i + 2], s[4 * i + 3]); },
+                              ml_before, o, m, l);
+        else
+            combine_before<D>([&](int i) { return scratch.word(i + 1); }, scratch.word(0), o, m, l);
     }
 
     LF_GPU_MEMBER row_target target_of(const lf_attn_cuda_task &task, const lf_attn_cuda_seq &seq, int group) const
@@ -259,16 +291,16 @@ template <class T, int D> struct consumer {
 
     LF_GPU_MEMBER void run()
     {
-        int group = args.n_heads / args.n_kv_heads, n_tasks = args.counts->n_prefill, parity = 0;
+        int group = args.n_heads / args.n_kv_heads, parity = 0;
         int tile_row = group_idx * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
         auto scratch = split_scratch<D>::of(args.scratch, group_idx * 128 + threadIdx.x % 128);
         if (group_idx == 1) bar_arrive(1, CONSUMER_THREADS); /* the first turn */
         for (;; parity ^= 1) {
             mbarrier_try_wait_parity(shared_address(&smem.q_full), parity);
-            int task_idx = uniform(threadIdx.x % WARP == 0 ? *(volatile int *)&smem.task_idx : 0);
-            if (task_idx >= n_tasks) break;
-            const lf_attn_cuda_task task = args.prefill[task_idx];
-            const lf_attn_cuda_seq seq = args.seqs[task.seq_idx];
+            const lf_attn_cuda_task task = smem.task;
+            if (task.n_rows == 0) break;
+            const lf_attn_cuda_seq seq = smem.seq;
+            clear_foreign_rows(task.n_rows);
             int position0 = seq.kv_len - seq.n_tokens, first = position0 + task.row / group;
             int last = position0 + (task.row + task.n_rows - 1) / group;
             position[0] = position0 + (task.row + tile_row) / group;
@@ -276,17 +308,18 @@ template <class T, int D> struct consumer {
             row_target to = target_of(task, seq, group);
             auto walk = key_walk<KEYS>::of(task, first, rule.window);
             int seen_by_all = rule.window > 0 ? last - rule.window + 1 : 0; /* from this key to `first` */
-            for (int split = task.key_lo; split < task.key_hi; split += LF_ATTN_PREFILL_SPLIT) {
+            for (int split = task.key_lo; split < task.key_hi; split += walk.split) {
                 int begin = uniform(walk.tile_begin(split)), end = uniform(walk.tile_last(split));
                 open_split(end * KEYS);
                 for (int k = end - 1; k >= begin; k--) {
                     bool edge = k * KEYS < seen_by_all || k * KEYS + KEYS - 1 > first || rule.cap > 0.0f;
                     step(k * KEYS, edge);
                 }
-                if (split + LF_ATTN_PREFILL_SPLIT >= task.key_hi) release_queries();
-                drain();
+                if (split + walk.split >= task.key_hi) release_queries();
                 to.begun = split > task.key_lo;
-                to.ends = split + LF_ATTN_PREFILL_SPLIT >= task.key_hi;
+                drain(scratch, to.begun);
+                to.ends = split + walk.split >= task.key_hi;
+                join_before(scratch, to.begun);
                 end_split<T, D>(args, scratch, to, o, m, l);
             }
         }

@@ -36,16 +36,17 @@ template <int D> struct prefill_shape {
     static constexpr int Q_BYTES = N_CHUNKS * Q_CHUNK_BYTES;
     static constexpr int FIT = (SMEM_LIMIT - 2048 - Q_BYTES) / TILE_BYTES;
     static constexpr int N_SLOTS = FIT < 8 ? FIT : 8;
-    static_assert(D % 16 == 0 && N_SLOTS >= 4 && LF_ATTN_PREFILL_SPLIT % KEYS == 0 && KEYS % PAGE == 0, "tiles");
+    static_assert(D % 16 == 0 && N_SLOTS >= 4 && LF_ATTN_PREFILL_SPLIT_MIN % KEYS == 0 && KEYS % PAGE == 0, "tiles");
 };
 
 template <int D> struct prefill_smem {
     alignas(1024) char q[prefill_shape<D>::Q_BYTES];
     alignas(1024) char slots[prefill_shape<D>::N_SLOTS][prefill_shape<D>::TILE_BYTES];
     uint64_t full[prefill_shape<D>::N_SLOTS], empty[prefill_shape<D>::N_SLOTS];
-    uint64_t q_full, q_empty; /* of the queries and the index of their task */
-    int task_idx;
-    uint64_t tail; /* the tile of values that ends at kv_len is here, not yet cleared behind it */
+    uint64_t q_full, q_empty; /* of the queries and their task */
+    lf_attn_cuda_task task;   /* no rows: there is none any more */
+    lf_attn_cuda_seq seq;     /* its sequence */
+    uint64_t tail;            /* the tile of values that ends at kv_len is here, not yet cleared behind it */
 };
 
 /* Where a role is in the ring. */
@@ -65,20 +66,21 @@ template <int N> LF_GPU_FN void advance(ring_cursor *r)
 template <int KEYS> struct key_walk {
     int first_tile; /* no row of the task sees a key before it */
     int key_lo, key_hi;
+    int split; /* length of a split */
 
     LF_GPU_MEMBER static key_walk of(const lf_attn_cuda_task &task, int first_position, int window)
     {
         int lo = window > 0 && first_position >= window ? first_position - window + 1 : 0;
-        return {lo / KEYS, task.key_lo, task.key_hi};
+        return {lo / KEYS, task.key_lo, task.key_hi, task.split};
     }
-    LF_GPU_MEMBER int tile_begin(int split) const
+    LF_GPU_MEMBER int tile_begin(int begin) const
     {
-        int begin = split / KEYS;
-        return begin > first_tile ? begin : first_tile;
+        int tile = begin / KEYS;
+        return tile > first_tile ? tile : first_tile;
     }
-    LF_GPU_MEMBER int tile_last(int split) const
+    LF_GPU_MEMBER int tile_last(int begin) const
     {
-        int end = split + LF_ATTN_PREFILL_SPLIT;
+        int end = begin + split;
         return ((end < key_hi ? end : key_hi) - 1) / KEYS;
     }
 };
@@ -182,11 +184,14 @@ template <int D> struct producer {
                                     seq.first_token + task.row / group);
     }
 
-    /* Tells the consumers their next task, or by an index past the end that there is none. */
+    /* Tells the consumers their next task, or that there is none, as soon as they have read the queries of the one
+     * before. */
     LF_GPU_MEMBER void announce(int task_idx, int parity)
     {
         mbarrier_try_wait_parity(shared_address(&smem.q_empty), parity ^ 1);
-        if (lane == 0) smem.task_idx = task_idx;
+        if (lane != 0) return;
+        smem.task = task_idx < args.counts->n_prefill ? args.prefill[task_idx] : lf_attn_cuda_task{};
+        smem.seq = args.seqs[smem.task.seq_idx];
     }
 
     LF_GPU_MEMBER int next_task() const
@@ -206,20 +211,22 @@ template <int D> struct producer {
 
     LF_GPU_MEMBER void run()
     {
-        int group = args.n_heads / args.n_kv_heads, n_tasks = args.counts->n_prefill, parity = 0;
-        for (int i = blockIdx.x;; i = next_task(), parity ^= 1) {
-            announce(i, parity);
-            if (i >= n_tasks) break;
+        int group = args.n_heads / args.n_kv_heads, n_tasks = args.counts->n_prefill, parity = 0, i = blockIdx.x;
+        for (; i < n_tasks; i = next_task(), parity ^= 1) {
             const lf_attn_cuda_task task = args.prefill[i];
             const lf_attn_cuda_seq seq = args.seqs[task.seq_idx];
+            const int32_t *table = args.tables + seq.table;
             auto walk = key_walk<KEYS>::of(task, seq.kv_len - seq.n_tokens + task.row / group, args.window);
-            if (lane == 0) bring_queries(seq, task, group);
-            for (int split = task.key_lo; split < task.key_hi; split += LF_ATTN_PREFILL_SPLIT) {
+            for (int split = task.key_lo; split < task.key_hi; split += walk.split) {
                 int begin = walk.tile_begin(split), end = walk.tile_last(split);
-                tile before = find(args.tables + seq.table, seq.kv_len, task.kv_head, end);
+                tile before = find(table, seq.kv_len, task.kv_head, end);
                 bring_keys(before);
+                if (split == task.key_lo) { /* behind keys, for which nobody need be done with the task before */
+                    announce(i, parity);
+                    if (lane == 0) bring_queries(seq, task, group);
+                }
                 for (int k = end - 1; k >= begin; k--) {
-                    tile now = find(args.tables + seq.table, seq.kv_len, task.kv_head, k);
+                    tile now = find(table, seq.kv_len, task.kv_head, k);
                     bring_keys(now);
                     bring_values(before);
                     before = now;
@@ -227,6 +234,7 @@ template <int D> struct producer {
                 bring_values(before);
             }
         }
+        announce(i, parity);
         end();
     }
 };

@@ -46,7 +46,7 @@ template <int R, int KEYS> struct shape {
     static constexpr int BYTES = FACTORS + LEVELS * ROWS * 8;
     /* Row tiles of a warp for whose scores it has the same keys. */
     static constexpr int ROW_STEP = WARPS / KEY_TILES, M = (R + ROW_STEP - 1) / ROW_STEP;
-    static_assert(PAGE % KEYS == 0 && LF_ATTN_PREFILL_SPLIT % KEYS == 0 && LF_ATTN_DECODE_SPLIT_MIN % KEYS == 0,
+    static_assert(PAGE % KEYS == 0 && LF_ATTN_PREFILL_SPLIT_MIN % KEYS == 0 && LF_ATTN_DECODE_SPLIT_MIN % KEYS == 0,
                   "a tile of keys is in one page and one split");
     static_assert(ROWS * ROW_THREADS <= THREADS && S_STRIDE / UNIT_BYTES % 2 == 1, "rows of scores");
 };
@@ -59,9 +59,9 @@ struct pass {
     bool decode;
 };
 
-LF_GPU_FN int split_end(bool decode, int key)
+LF_GPU_FN int split_end(const lf_attn_cuda_task &task, bool decode, int key)
 {
-    return decode ? decode_split_end(key) : (key / LF_ATTN_PREFILL_SPLIT + 1) * LF_ATTN_PREFILL_SPLIT;
+    return decode ? decode_split_end(key) : (key / task.split + 1) * task.split;
 }
 
 /* ---- copies ---- */
@@ -389,7 +389,7 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const pass &a, unsigned char
     fetch_queries<T, R>(p, a, q_tile);
     fetch_keys<T, KEYS>(p, a, 0, key0, k_tile);
     fetch_keys<T, KEYS>(p, a, 1, key0, v_tile);
-    for (int end = split_end(a.decode, key0); key0 < a.task.key_hi; key0 += KEYS) {
+    for (int end = split_end(a.task, a.decode, key0); key0 < a.task.key_hi; key0 += KEYS) {
         int next = key0 + KEYS;
         cp_async_wait_group<1>();
         __syncthreads();
@@ -409,7 +409,7 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const pass &a, unsigned char
         end_split<T, R, KEYS>(p, a, shared, out, row, at);
         at.begins_group = at.ends_group;
         at.is_first_group = at.is_first_group && !at.ends_group;
-        end = split_end(a.decode, next);
+        end = split_end(a.task, a.decode, next);
     }
     cp_async_wait_group<0>();
     __syncthreads();

@@ -19,6 +19,16 @@ template <int BYTES> LF_GPU_FN void cp_async_ca(uint32_t dst, const void *src)
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(dst), "l"(src), "n"(BYTES) : "memory");
 }
 
+/* The same of what is read once: it is the first to go where the second-level cache needs room. */
+LF_GPU_FN void cp_async_cg_16_once(uint32_t dst, const void *src, int n_bytes)
+{
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(dst), "l"(src),
+                 "r"(n_bytes), "l"(policy)
+                 : "memory");
+}
+
 LF_GPU_FN void cp_async_commit_group()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");

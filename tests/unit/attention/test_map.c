@@ -67,17 +67,29 @@ static const struct lf_attn_cuda_combine *combine_of(const struct lf_attn_map *m
     return found;
 }
 
-/* A tile whose parts are splits: the combine list says to which group each belongs. Returns a split's part. */
-static int check_split(const struct lf_attn_cuda_combine *m, const struct lf_attn_cuda_task *t, bool decode,
-                       int tile_lo)
+/* A decode tile whose parts are splits: the combine list says to which group each belongs. Returns a split's part. */
+static int check_split(const struct lf_attn_cuda_combine *m, const struct lf_attn_cuda_task *t, int tile_lo,
+                       int tile_hi)
 {
     int part = 0, group_end = m->n_first;
-    for (int key = tile_lo; key < t->key_lo; key = lf_attn_split_end(decode, key)) {
+    for (int key = tile_lo; key < t->key_lo; key = lf_attn_split_end(0, key)) {
         part++;
-        bool ends = decode && lf_attn_split_end(true, key) == lf_attn_group_end(key);
-        if (decode) assert_int_equal(ends, part == group_end);
+        assert_int_equal(lf_attn_split_end(0, key) == lf_attn_group_end(key), part == group_end);
         if (part == group_end) group_end += m->n_group;
     }
+    assert_int_equal(t->key_hi, LF_MIN(lf_attn_split_end(0, t->key_lo), tile_hi));
+    return part;
+}
+
+/* A prefill tile: its first part is any number of splits, as the others' slots say, and each of these is one. */
+static int check_prefill_part(const struct lf_attn_cuda_combine *m, const struct lf_attn_cuda_task *t, int tile_lo,
+                              int tile_hi)
+{
+    int part = (t->slot - m->slot) / t->n_rows;
+    int n_first = (tile_hi - tile_lo + t->split - 1) / t->split - (m->n_parts - 1);
+    assert_true(n_first >= 1);
+    assert_int_equal(t->key_lo, part == 0 ? tile_lo : tile_lo + (n_first + part - 1) * t->split);
+    assert_int_equal(t->key_hi, LF_MIN(tile_lo + (n_first + part) * t->split, tile_hi));
     return part;
 }
 
@@ -98,10 +110,12 @@ static void check_task(const struct fixture *f, const struct lf_attn_cuda_task *
     int group = f->shape.n_heads / f->shape.n_kv_heads, pos0 = seq->kv_len - seq->n_tokens;
     int first = pos0 + t->row / group, last = pos0 + (t->row + t->n_rows - 1) / group;
     int lowest = window > 0 && first >= window ? first - window + 1 : 0;
-    int tile_lo = lf_attn_split_begin(decode, lowest);
+    int tile_lo = lf_attn_split_begin(t->split, lowest);
     assert_int_equal(seq->is_decode, decode);
+    assert_int_equal(t->split, decode ? 0 : lf_attn_prefill_split(first));
+    if (!decode) assert_int_equal(t->split, lf_attn_prefill_split(last));
     assert_true(t->n_rows >= 1 && t->row + t->n_rows <= seq->n_tokens * group);
-    assert_int_equal(t->key_lo, lf_attn_split_begin(decode, t->key_lo));
+    assert_int_equal(t->key_lo, lf_attn_split_begin(t->split, t->key_lo));
     if (t->slot < 0) {
         assert_int_equal(t->key_lo, tile_lo);
         assert_int_equal(t->key_hi, last + 1);
@@ -110,11 +124,12 @@ static void check_task(const struct fixture *f, const struct lf_attn_cuda_task *
     const struct lf_attn_cuda_combine *m = combine_of(&f->map, t);
     assert_non_null(m);
     assert_int_equal(m->n_rows, t->n_rows);
-    bool by_splits = !decode || m->n_group > 1;
-    assert_int_equal(m->n_group, decode && by_splits ? LF_ATTN_DECODE_GROUP : 1);
+    bool by_splits = decode && m->n_group > 1;
+    assert_int_equal(m->n_group, by_splits ? LF_ATTN_DECODE_GROUP : 1);
     assert_in_range(m->n_first, 1, m->n_group);
-    if (by_splits) assert_int_equal(t->key_hi, LF_MIN(lf_attn_split_end(decode, t->key_lo), last + 1));
-    int part = by_splits ? check_split(m, t, decode, tile_lo) : check_group(t, tile_lo, last + 1);
+    int part = !decode     ? check_prefill_part(m, t, tile_lo, last + 1)
+               : by_splits ? check_split(m, t, tile_lo, last + 1)
+                           : check_group(t, tile_lo, last + 1);
     assert_int_equal(t->slot, m->slot + part * t->n_rows);
     assert_true(part < m->n_parts);
 }
@@ -134,11 +149,14 @@ static int64_t expected_work(const struct fixture *f, bool decode, int window)
         const struct lf_kv_seq *seq = &f->seqs[i];
         if (seq->is_decode != decode) continue;
         int n_rows = seq->n_tokens * group, pos0 = seq->kv_len - seq->n_tokens;
-        for (int row = 0; row < n_rows; row += tile) {
-            int n = LF_MIN(tile, n_rows - row);
-            int first = pos0 + row / group, last = pos0 + (row + n - 1) / group;
+        for (int row = 0, n; row < n_rows; row += n) {
+            int first = pos0 + row / group, split = decode ? 0 : lf_attn_prefill_split(first);
+            for (n = group; n < LF_MIN(tile, n_rows - row); n += group)
+                if (!decode && lf_attn_prefill_split(pos0 + (row + n) / group) != split) break;
+            n = LF_MIN(n, LF_MIN(tile, n_rows - row));
+            int last = pos0 + (row + n - 1) / group;
             int lowest = window > 0 && first >= window ? first - window + 1 : 0;
-            sum += (int64_t)(last + 1 - lf_attn_split_begin(decode, lowest)) * n * f->shape.n_kv_heads;
+            sum += (int64_t)(last + 1 - lf_attn_split_begin(split, lowest)) * n * f->shape.n_kv_heads;
         }
     }
     return sum;
@@ -154,7 +172,8 @@ static void check_tables(struct fixture *f, int window)
         for (int i = 0; i < f->n_seqs; i++) {
             const struct lf_kv_seq *seq = &f->seqs[i];
             int pos0 = seq->kv_len - seq->n_tokens, lowest = window > 0 ? LF_MAX(pos0 - window + 1, 0) : 0;
-            int first = lf_attn_split_begin(seq->is_decode, lowest) / LF_KV_BLOCK_TOKENS;
+            int split = seq->is_decode ? 0 : LF_ATTN_PREFILL_SPLIT_MIN;
+            int first = lf_attn_split_begin(split, lowest) / LF_KV_BLOCK_TOKENS;
             for (int b = first; b * LF_KV_BLOCK_TOKENS < seq->kv_len; b++) {
                 assert_in_range(map->seqs[i].table + b, 0, map->n_tables - 1);
                 assert_int_equal(map->tables[map->seqs[i].table + b], seq->blocks[b] + 100000 * group);
@@ -247,8 +266,13 @@ static void few_long_tiles_are_split_and_many_are_not(void **state)
     fixture_init(f, 8, 1);
     add(f, 256, 131072, false);
     lf_attn_map_build(&f->map, f->seqs, 1, 0);
-    assert_int_equal(f->map.counts.n_prefill, 256 * 8 / 128 * (131072 / LF_ATTN_PREFILL_SPLIT));
-    assert_int_equal(f->map.n_combine_prefill, 16);
+    int n_tiles = 256 * 8 / 128, share = n_tiles * (131072 / SMS), split = lf_attn_prefill_split(131000);
+    assert_int_equal(f->map.n_combine_prefill, n_tiles);
+    assert_int_equal(f->map.counts.n_prefill, n_tiles * (131072 / split));
+    for (int i = 0; i < f->map.counts.n_prefill; i++) {
+        const struct lf_attn_cuda_task *t = &f->map.prefill[i];
+        assert_in_range(t->key_hi - t->key_lo, 1, i < n_tiles ? LF_MAX(share, split) : split);
+    }
     lf_attn_map_deinit(&f->map);
 
     fixture_init(f, 32, 8);
@@ -270,11 +294,12 @@ static void tiles_without_room_for_partial_rows_come_whole_and_first(void **stat
     struct fixture *f = malloc(sizeof *f);
     assert_non_null(f);
     fixture_init(f, 8, 1);
-    add(f, MAX_ROWS, 131072, false);
+    f->map.caps.n_partial_rows = 5 * LF_ATTN_PREFILL_ROWS;
+    add(f, 16 * 16, 131072, false);
     lf_attn_map_build(&f->map, f->seqs, 1, 0);
     int n_whole = 0;
     while (n_whole < f->map.counts.n_prefill && f->map.prefill[n_whole].slot < 0) n_whole++;
-    assert_in_range(n_whole, 1, MAX_ROWS * 8 / 128 - 1);
+    assert_int_equal(n_whole, 16 - 1); /* one has a first part of as many splits as leave room for the others */
     for (int i = n_whole; i < f->map.counts.n_prefill; i++) assert_true(f->map.prefill[i].slot >= 0);
     check(f, 0);
     lf_attn_map_deinit(&f->map);
@@ -292,7 +317,8 @@ static void many_short_prompts_over_long_caches_fit_the_lists(void **state)
     assert_int_equal(lf_attn_map_init(&f->map, &f->shape, SMS, NULL), LF_OK);
     for (int i = 0; i < MAX_SEQS; i++) add(f, 20, MAX_LEN, false);
     check(f, 0);
-    assert_in_range(f->map.n_combine_prefill, 1, MAX_SEQS * 8 - 1); /* some split, not all */
+    assert_int_equal(f->map.n_combine_prefill, MAX_SEQS * 8);
+    assert_true(f->map.counts.n_prefill >= 2 * MAX_SEQS * 8);
     lf_attn_map_deinit(&f->map);
     free(f);
 }
@@ -344,7 +370,7 @@ static void last_splits_of_prompts_come_last(void **state)
     int n = f->map.counts.n_prefill, n_last = f->map.n_combine_prefill;
     assert_true(n_last > 0);
     for (int i = 0; i < n; i++) {
-        bool cut_short = f->map.prefill[i].key_hi % LF_ATTN_PREFILL_SPLIT != 0;
+        bool cut_short = f->map.prefill[i].key_hi % f->map.prefill[i].split != 0;
         assert_int_equal(cut_short, i >= n - n_last);
     }
     lf_attn_map_deinit(&f->map);
@@ -354,15 +380,19 @@ static void last_splits_of_prompts_come_last(void **state)
 static void splits_are_cut_at_fixed_positions(void **state)
 {
     (void)state;
-    assert_int_equal(lf_attn_split_begin(false, 40000), 2 * LF_ATTN_PREFILL_SPLIT);
-    assert_int_equal(lf_attn_split_end(false, 40000), 3 * LF_ATTN_PREFILL_SPLIT);
+    assert_int_equal(lf_attn_split_begin(LF_ATTN_PREFILL_SPLIT_MIN, 40000),
+                     40000 / LF_ATTN_PREFILL_SPLIT_MIN * LF_ATTN_PREFILL_SPLIT_MIN);
+    assert_int_equal(lf_attn_split_end(LF_ATTN_PREFILL_SPLIT_MAX, 40000),
+                     40000 / LF_ATTN_PREFILL_SPLIT_MAX * LF_ATTN_PREFILL_SPLIT_MAX + LF_ATTN_PREFILL_SPLIT_MAX);
+    assert_int_equal(lf_attn_prefill_split(0), LF_ATTN_PREFILL_SPLIT_MIN);
+    assert_int_equal(lf_attn_prefill_split(MAX_LEN * 100), LF_ATTN_PREFILL_SPLIT_MAX);
     for (int key = 0; key < 5 * LF_ATTN_DECODE_SPLIT_MAX * LF_ATTN_DECODE_SPLIT_SHARE; key += 97) {
-        int begin = lf_attn_split_begin(true, key), end = lf_attn_split_end(true, key);
+        int begin = lf_attn_split_begin(0, key), end = lf_attn_split_end(0, key);
         assert_true(begin <= key && key < end);
         assert_int_equal(begin % LF_KV_BLOCK_TOKENS, 0);
         assert_in_range(end - begin, LF_ATTN_DECODE_SPLIT_MIN, LF_ATTN_DECODE_SPLIT_MAX);
-        assert_int_equal(lf_attn_split_begin(true, end - 1), begin);
-        assert_int_equal(lf_attn_split_begin(true, end), end);
+        assert_int_equal(lf_attn_split_begin(0, end - 1), begin);
+        assert_int_equal(lf_attn_split_begin(0, end), end);
     }
 }
 
@@ -372,9 +402,9 @@ static void groups_are_splits_of_one_length(void **state)
     for (int key = 0; key < 5 * LF_ATTN_DECODE_SPLIT_MAX * LF_ATTN_DECODE_SPLIT_SHARE; key += 97) {
         int begin = lf_attn_group_begin(key), end = lf_attn_group_end(key), n = 0;
         assert_true(begin <= key && key < end);
-        for (int at = begin; at < end; at = lf_attn_split_end(true, at), n++) {
-            assert_int_equal(lf_attn_split_begin(true, at), at);
-            assert_int_equal(lf_attn_split_end(true, at) - at, (end - begin) / LF_ATTN_DECODE_GROUP);
+        for (int at = begin; at < end; at = lf_attn_split_end(0, at), n++) {
+            assert_int_equal(lf_attn_split_begin(0, at), at);
+            assert_int_equal(lf_attn_split_end(0, at) - at, (end - begin) / LF_ATTN_DECODE_GROUP);
         }
         assert_int_equal(n, LF_ATTN_DECODE_GROUP);
         assert_int_equal(lf_attn_group_begin(end), end);
