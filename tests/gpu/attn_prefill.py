@@ -92,12 +92,14 @@ def bits(kernel, dim):
         whole = kernel.step(store, [(0, 0, n)], window=window).run()[0]
         batch = kernel.step(store, [(1, 0, 1000), (0, 0, n), (2, 3, 14), (3, 1234, 3000)], window=window)
         same(name + "in a batch", whole, batch.run()[0][1000:1000 + n])
-        for first, rows in [(0, 4096), (16000, 777), (39990, 10), (33333, 1), (12345, 4096), (35904, 4096)]:
+        for first, rows in [(0, 4096), (16000, 777), (39990, 10), (33333, 1), (12345, 4096), (35904, 4096), (32700, 200)]:
             step, part = kernel.step(store, [(0, first, rows)], window=window), whole[first:first + rows]
-            n_split = step.args.max_prefill if step.args.max_combine else 0
-            split = "%d splits' tasks" % n_split if n_split else "whole"
+            n_split = step.args.max_prefill if step.args.n_combine_prefill else 0
+            split = "%d tasks of parts" % n_split if n_split else "whole"
             same(name + "rows %d to %d, %s" % (first, first + rows, split), part, step.run()[0])
-            if n_split:
+            if n_split:  # also each split a task, as on a larger GPU
+                same(name + "the same, as tasks of single splits", part,
+                     kernel.step(store, [(0, first, rows)], window=window, split=True).run()[0])
                 same(name + "the same, as whole tasks", part,
                      kernel.step(store, [(0, first, rows)], window=window, split=False).run()[0])
         step = kernel.step(store, [(0, 30000, 2000), (3, 0, 5000)], window=window)
@@ -120,7 +122,8 @@ def long(kernel, dim):
 
 def small(kernel, dim):
     store = kernel.store([300, 77, 17000], 8, 2, dim)
-    check("d%d small" % dim, kernel.step(store, [(0, 0, 300), (1, 70, 7), (2, 16900, 90)], split=False, lse=True))
+    for split in (False, True):
+        check("d%d small" % dim, kernel.step(store, [(0, 0, 300), (1, 70, 7), (2, 16900, 90)], split=split, lse=True))
 
 
 def main():
