@@ -181,21 +181,14 @@ LF_GPU_FN void output_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cu
     if (p.lse && channel == 0) p.lse[row] = end.lse;
 }
 
-/* Work items for the rows of each of n_tiles, at most. */
-static __host__ __device__ __forceinline__ int most_row_groups(const lf_attn_cuda_args &p, int n_tiles, int n_chunks)
-{
-    int room = CTAS_PER_SM * p.n_sms / (n_chunks * (n_tiles > 0 ? n_tiles : 1));
-    return room > ROW_GROUPS ? room : ROW_GROUPS;
-}
-
 template <class T>
-__global__ void __launch_bounds__(WARP) attn_combine_decode(const __grid_constant__ lf_attn_cuda_args p)
+__global__ void __launch_bounds__(WARP)
+    attn_combine_decode(const __grid_constant__ lf_attn_cuda_args p, int most_groups)
 {
     __shared__ __align__(16) batch b;
     int n_chunks = (p.head_dim + CHANNELS - 1) / CHANNELS;
     start_successor();
-    int n_tiles = p.counts->n_combine;
-    int n_row_groups = min(p.counts->combine_rows, most_row_groups(p, n_tiles, n_chunks));
+    int n_tiles = p.counts->n_combine, n_row_groups = min(p.counts->combine_rows, most_groups);
     int n_items = n_tiles * n_row_groups * n_chunks;
     bool waited = false;
     for (int item = blockIdx.x; item < n_items; item += gridDim.x) {
@@ -215,14 +208,19 @@ int lf_attn_combine_decode_setup(void)
     return load_kernels(attn_combine_decode<bf16>, attn_combine_decode<fp16>);
 }
 
+/* Work items for the rows of a tile, at most: of more than ROW_GROUPS CTAs would only queue, unless tiles are few. */
+static int most_row_groups(const lf_attn_cuda_args *args, int n_chunks)
+{
+    return max(CTAS_PER_SM * args->n_sms / (args->max_combine * n_chunks), (int)ROW_GROUPS);
+}
+
 int lf_attn_combine_decode(const struct lf_attn_cuda_args *args, void *stream)
 {
     if (args->max_combine == 0) return 0;
     int n_chunks = (args->head_dim + CHANNELS - 1) / CHANNELS;
-    int n_row_groups =
-        min(max(args->decode_rows, (int)ROW_GROUPS), most_row_groups(*args, args->max_combine, n_chunks));
-    int64_t n_items = (int64_t)args->max_combine * n_row_groups * n_chunks;
+    int most_groups = most_row_groups(args, n_chunks), n_row_groups = max(args->decode_rows, (int)ROW_GROUPS);
+    int64_t n_items = (int64_t)args->max_combine * min(n_row_groups, most_groups) * n_chunks;
     int64_t n_ctas = min(n_items, (int64_t)CTAS_PER_SM * args->n_sms);
     return queue_kernel(args->fp16 ? attn_combine_decode<fp16> : attn_combine_decode<bf16>, {(unsigned)n_ctas, WARP},
-                        launch_of(args, stream), *args);
+                        launch_of(args, stream), *args, most_groups);
 }

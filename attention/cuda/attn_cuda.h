@@ -11,15 +11,16 @@
  * G = n_heads / n_kv_heads; its position is kv_len - n_tokens + r / G.
  *
  * Splits. Keys are cut at fixed positions, whatever a sequence's length. For prefill tokens all splits of a row are of
- * one length, the longer the later its own position: the greatest power of two that is at most 1 /
- * LF_ATTN_PREFILL_SPLIT_SHARE of it, between LF_ATTN_PREFILL_SPLIT_MIN and _MAX; a tile's rows have the same. So a
- * short chunk behind a long cache is four to eight splits, enough for a GPU's multiprocessors, and a long prompt ends
- * few. For decode tokens splits get longer with their own position, so that short contexts have many and long ones not
- * too many: likewise 1 / LF_ATTN_DECODE_SPLIT_SHARE, LF_ATTN_DECODE_SPLIT_MIN and _MAX. These form groups:
- * LF_ATTN_DECODE_GROUP splits of one length, at multiples of their length together. In prefill a row's result combines,
- * in ascending order, its splits' partial results; in decode it combines its groups, each of which combines its splits.
- * Whether one task walks all of them, or each group or each split is a task, is the same: a row's bits depend on its
- * position, its keys and its kind (prefill or decode) and on nothing else.
+ * one length, the longer the later its own position: LF_ATTN_PREFILL_SPLITS of them reach from key 0 to the row, in
+ * whole LF_ATTN_PREFILL_SPLIT_STEPs and between LF_ATTN_PREFILL_SPLIT_MIN and _MAX; a tile's rows have the same. So a
+ * short chunk behind a long cache is work for many multiprocessors, and long prompts do not end more splits than that.
+ * For decode tokens splits get longer with their own position, so that short contexts have many and long ones not too
+ * many: the greatest power of two that is at most 1 / LF_ATTN_DECODE_SPLIT_SHARE of it, between
+ * LF_ATTN_DECODE_SPLIT_MIN and _MAX. These form groups: LF_ATTN_DECODE_GROUP splits of one length, at multiples of
+ * their length together. In prefill a row's result combines, in ascending order, its splits' partial results; in decode
+ * it combines its groups, each of which combines its splits. Whether one task walks all of them, or each group or each
+ * split is a task, is the same: a row's bits depend on its position, its keys and its kind (prefill or decode) and on
+ * nothing else.
  *
  * A partial row is: m, the offset of its exponents (in decode the running maximum or at most 8 below it, in prefill any
  * that keeps them from overflowing) in log2(e) · scaled score; l = Σ 2^(s - m); o[head_dim] = Σ 2^(s - m) · v, all
@@ -44,7 +45,8 @@ enum {
     LF_ATTN_PREFILL_ROWS = 128,  /* query rows of a prefill tile: 128 / G · G are used */
     LF_ATTN_PREFILL_SPLIT_MIN = 4096,
     LF_ATTN_PREFILL_SPLIT_MAX = 16384,
-    LF_ATTN_PREFILL_SPLIT_SHARE = 4,
+    LF_ATTN_PREFILL_SPLIT_STEP = 1024,
+    LF_ATTN_PREFILL_SPLITS = 8,
     LF_ATTN_SCRATCH_HEAD = 256, /* bytes at the head of `scratch` that are 0 before the first launch */
     LF_ATTN_DECODE_ROWS = 64,   /* query rows of a decode tile */
     LF_ATTN_DECODE_SPLIT_MIN = 128,

@@ -18,24 +18,19 @@ static int div_up(int a, int b)
     return a / b + (a % b != 0);
 }
 
-/* The greatest power of two that is at most 1 / share of n, between min and max. */
-static int share_of(int n, int share, int min, int max)
-{
-    int length = min;
-    while (length < max && 2 * length <= n / share) length *= 2;
-    return length;
-}
-
 int lf_attn_prefill_split(int position)
 {
-    return share_of(position, LF_ATTN_PREFILL_SPLIT_SHARE, LF_ATTN_PREFILL_SPLIT_MIN, LF_ATTN_PREFILL_SPLIT_MAX);
+    int length = div_up(position + 1, LF_ATTN_PREFILL_SPLITS * LF_ATTN_PREFILL_SPLIT_STEP) * LF_ATTN_PREFILL_SPLIT_STEP;
+    return LF_MIN(LF_MAX(length, LF_ATTN_PREFILL_SPLIT_MIN), LF_ATTN_PREFILL_SPLIT_MAX);
 }
 
 /* Of the split that a key is in. */
 static int split_length(int split, int key)
 {
     if (split > 0) return split;
-    return share_of(key, LF_ATTN_DECODE_SPLIT_SHARE, LF_ATTN_DECODE_SPLIT_MIN, LF_ATTN_DECODE_SPLIT_MAX);
+    int length = LF_ATTN_DECODE_SPLIT_MIN;
+    while (length < LF_ATTN_DECODE_SPLIT_MAX && 2 * length <= key / LF_ATTN_DECODE_SPLIT_SHARE) length *= 2;
+    return length;
 }
 
 int lf_attn_split_begin(int split, int key)
@@ -67,9 +62,8 @@ static int prefill_rows(int group)
 void lf_attn_map_caps(struct lf_attn_map_caps *out, const struct lf_attn_shape *shape, int n_sms)
 {
     int group = shape->n_heads / shape->n_kv_heads;
-    int n_cuts = 1; /* of a sequence's tokens: at its end, and where splits get longer */
-    for (int length = LF_ATTN_PREFILL_SPLIT_MIN; length < LF_ATTN_PREFILL_SPLIT_MAX; length *= 2) n_cuts++;
-    int prefill_tiles = shape->max_tokens / (prefill_rows(group) / group) + n_cuts * shape->max_seqs;
+    int prefill_tiles = shape->max_tokens / (prefill_rows(group) / group) + 2 * shape->max_seqs +
+                        shape->max_tokens / (LF_ATTN_PREFILL_SPLITS * LF_ATTN_PREFILL_SPLIT_STEP);
     int decode_tiles = (int)(((int64_t)shape->max_tokens * group) / LF_ATTN_DECODE_ROWS) + shape->max_seqs;
     int split_tasks = SPLIT_TASKS * n_sms;
     *out = (struct lf_attn_map_caps){
@@ -153,7 +147,7 @@ static int same_split_length(int position, int end)
 {
     int length = lf_attn_prefill_split(position);
     if (length == LF_ATTN_PREFILL_SPLIT_MAX) return end - position;
-    return LF_MIN(end, 2 * length * LF_ATTN_PREFILL_SPLIT_SHARE) - position;
+    return LF_MIN(end, LF_ATTN_PREFILL_SPLITS * length) - position;
 }
 
 /* Cuts the query rows of one kind, prefill or decode, into tiles; returns how many. */

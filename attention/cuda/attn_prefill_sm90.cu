@@ -291,15 +291,16 @@ template <class T, int D> struct consumer {
 
     LF_GPU_MEMBER void run()
     {
-        int group = args.n_heads / args.n_kv_heads, parity = 0;
+        int group = args.n_heads / args.n_kv_heads, n_tasks = args.counts->n_prefill, parity = 0;
         int tile_row = group_idx * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
         auto scratch = split_scratch<D>::of(args.scratch, group_idx * 128 + threadIdx.x % 128);
         if (group_idx == 1) bar_arrive(1, CONSUMER_THREADS); /* the first turn */
         for (;; parity ^= 1) {
             mbarrier_try_wait_parity(shared_address(&smem.q_full), parity);
-            const lf_attn_cuda_task task = smem.task;
-            if (task.n_rows == 0) break;
-            const lf_attn_cuda_seq seq = smem.seq;
+            int task_idx = uniform(threadIdx.x % WARP == 0 ? *(volatile int *)&smem.task_idx : 0);
+            if (task_idx >= n_tasks) break;
+            const lf_attn_cuda_task task = args.prefill[task_idx];
+            const lf_attn_cuda_seq seq = args.seqs[task.seq_idx];
             clear_foreign_rows(task.n_rows);
             int position0 = seq.kv_len - seq.n_tokens, first = position0 + task.row / group;
             int last = position0 + (task.row + task.n_rows - 1) / group;

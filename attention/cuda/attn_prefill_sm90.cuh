@@ -43,10 +43,9 @@ template <int D> struct prefill_smem {
     alignas(1024) char q[prefill_shape<D>::Q_BYTES];
     alignas(1024) char slots[prefill_shape<D>::N_SLOTS][prefill_shape<D>::TILE_BYTES];
     uint64_t full[prefill_shape<D>::N_SLOTS], empty[prefill_shape<D>::N_SLOTS];
-    uint64_t q_full, q_empty; /* of the queries and their task */
-    lf_attn_cuda_task task;   /* no rows: there is none any more */
-    lf_attn_cuda_seq seq;     /* its sequence */
-    uint64_t tail;            /* the tile of values that ends at kv_len is here, not yet cleared behind it */
+    uint64_t q_full, q_empty; /* of the queries and the index of their task */
+    int task_idx;
+    uint64_t tail; /* the tile of values that ends at kv_len is here, not yet cleared behind it */
 };
 
 /* Where a role is in the ring. */
@@ -184,14 +183,12 @@ template <int D> struct producer {
                                     seq.first_token + task.row / group);
     }
 
-    /* Tells the consumers their next task, or that there is none, as soon as they have read the queries of the one
-     * before. */
+    /* Tells the consumers their next task, or by an index past the end that there is none, as soon as they have read
+     * the queries of the one before. */
     LF_GPU_MEMBER void announce(int task_idx, int parity)
     {
         mbarrier_try_wait_parity(shared_address(&smem.q_empty), parity ^ 1);
-        if (lane != 0) return;
-        smem.task = task_idx < args.counts->n_prefill ? args.prefill[task_idx] : lf_attn_cuda_task{};
-        smem.seq = args.seqs[smem.task.seq_idx];
+        if (lane == 0) smem.task_idx = task_idx;
     }
 
     LF_GPU_MEMBER int next_task() const

@@ -384,6 +384,13 @@ static void splits_are_cut_at_fixed_positions(void **state)
                      40000 / LF_ATTN_PREFILL_SPLIT_MIN * LF_ATTN_PREFILL_SPLIT_MIN);
     assert_int_equal(lf_attn_split_end(LF_ATTN_PREFILL_SPLIT_MAX, 40000),
                      40000 / LF_ATTN_PREFILL_SPLIT_MAX * LF_ATTN_PREFILL_SPLIT_MAX + LF_ATTN_PREFILL_SPLIT_MAX);
+    for (int last = 0; last < MAX_LEN; last += 97) { /* few splits, and the shortest that do */
+        int split = lf_attn_prefill_split(last);
+        assert_int_equal(split % LF_ATTN_PREFILL_SPLIT_STEP, 0);
+        if (split < LF_ATTN_PREFILL_SPLIT_MAX) assert_true(last < LF_ATTN_PREFILL_SPLITS * split);
+        if (split > LF_ATTN_PREFILL_SPLIT_MIN)
+            assert_true(last >= LF_ATTN_PREFILL_SPLITS * (split - LF_ATTN_PREFILL_SPLIT_STEP));
+    }
     assert_int_equal(lf_attn_prefill_split(0), LF_ATTN_PREFILL_SPLIT_MIN);
     assert_int_equal(lf_attn_prefill_split(MAX_LEN * 100), LF_ATTN_PREFILL_SPLIT_MAX);
     for (int key = 0; key < 5 * LF_ATTN_DECODE_SPLIT_MAX * LF_ATTN_DECODE_SPLIT_SHARE; key += 97) {
