@@ -10,6 +10,12 @@
 
 enum { CONSUMER_THREADS = 256 };
 
+/* e of x = 2^e · [1, 2); x is positive and no subnormal. */
+LF_GPU_FN float exponent_of(float x)
+{
+    return (float)((int)(__float_as_uint(x) >> 23) - 127);
+}
+
 /* Where a thread's two rows go. */
 struct row_target {
     int row[2];   /* of [n_tokens · n_heads] rows, or of the partial rows; -1: not a row of the task */
@@ -127,6 +133,22 @@ LF_GPU_FN void store_result(const lf_attn_cuda_args &args, int row, const float 
     finish_factors f = attn_finish(m, l, sink);
     store_row<T, D>(row < 0 ? nullptr : (T *)args.out + (size_t)row * D, o, half, f.factor);
     if (args.lse && row >= 0 && threadIdx.x % 4 == 0) args.lse[row] = f.lse;
+}
+
+/* Moves m to where l is in [1, 2), by a power of two: of offsets that are far from the maximum no combine makes sense.
+ */
+template <int D> LF_GPU_FN void normalize_rows(float (&o)[D / 2], float (&m)[2], float (&l)[2])
+{
+    float scale[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float e = l[h] > 0.0f ? exponent_of(l[h]) : 0.0f;
+        m[h] += e;
+        scale[h] = ex2_approx_ftz(-e);
+        l[h] *= scale[h];
+    }
+#pragma unroll
+    for (int i = 0; i < D / 2; i++) o[i] *= scale[i / 2 % 2];
 }
 
 /* Ends a split: o, m and l are combined with those of the splits before. */

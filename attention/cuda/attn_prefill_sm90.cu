@@ -10,12 +10,22 @@
  * issuing, so that one's GEMMs run under the other's softmax.
  *
  * The softmax is online, and optimistic. Any offset serves for a row's exponents as long as nothing overflows, so the
- * usual tile needs no maximum: P is computed with the offset that the row has, and only if the sum of some thread's
- * part of a row passes a bound (attn_rows.cuh) is the tile's maximum found, made the offset, and P computed again. (In
- * the first tile of a split it always is.) A bound costs no precision: P is float and bf16, or fp16 up to 65504. Where
- * scores have grown once they may grow on, so the offset then leads the maximum by far: the rate hardly depends on the
- * data. The worst are scores that grow by 2^64 with every tile, 44 in natural units for every 128 keys, all the way:
- * then each tile is exponentiated twice.
+ * usual tile needs no maximum: P is computed with the offset that the row has. An offset is an integer, so another one
+ * is a power of two apart: where the sum of some thread's part of a row passes a bound, P, l and o go down by as many
+ * powers of two as bring the row far below it, and nothing is computed again. bf16 has the exponents of float, so there
+ * is room: rows begin at 2^-40, are let up to 2^32, and brought down to 2^-80, where later tiles may be 2^200 above.
+ * Only beyond that, in fp16, which has no such room, and in the first tile of a split are maxima taken, and P computed
+ * once more with an offset made of them. Products with values below 2^-46 may vanish where a row's scores have grown so
+ * far.
+ *
+ * The rate hardly depends on the data. The worst are scores that pass the bound with every tile, by 78 and more in
+ * natural units: then each tile is brought down; from 138 on each is exponentiated twice.
+ *
+ * l sums what the tensor cores multiply, P as rounded: where one key outweighs all others P need not be a power of two
+ * for the row to be that key's values exactly. Sums of four are made in pairs of elements, rounded again: what that
+ * loses is no more than rounding P does, and one key's weight it does not touch. lse promises more digits than that:
+ * where it is asked for, another kernel sums P before it is rounded, and its output is that of these sums.
+ *
  * Tiles that all rows see whole skip the mask.
  *
  * Bits. A row's arithmetic depends on its position, keys and head only: tiles lie at fixed keys, a tile or a key that a
@@ -36,6 +46,23 @@
 #include "device/cuda/launch.cuh"
 #include "device/cuda/ptx_wgmma.cuh"
 
+/* Where P may be. SUM: bound of a thread's part of a row in a tile, past which the row's offset moves; LOST: the bound
+ * past which P may not be finite, or not in T. FIRST, LEAD: by how many powers of two offsets are made larger than the
+ * maximum in the first tile of a split that the row sees, and later. */
+template <class T> struct p_range {
+    static constexpr float SUM = 0x1p32f, LOST = 0x1p120f, FIRST = 40.0f, LEAD = 80.0f;
+};
+template <> struct p_range<fp16> {
+    static constexpr float SUM = 0x1p12f, LOST = SUM, FIRST = 0.0f, LEAD = 0.0f;
+};
+
+/* Both bf16 of a word times 2^-k: their exponents less k, and 0 where that would be below the least. */
+LF_GPU_FN uint32_t scale_down_bf16(uint32_t word, int k)
+{
+    uint32_t less = (uint32_t)(-k * 128) & 0xffff;
+    return __viaddmax_s16x2(word, less << 16 | less, 0);
+}
+
 /* A score_scale and the window, made without a branch. */
 struct score_rule {
     float factor;
@@ -51,9 +78,9 @@ struct score_rule {
 };
 
 /* One consumer warpgroup. Row half h of a thread is row 64 · group + 16 · warp + lane / 4 + 8h of the tile. */
-template <class T, int D> struct consumer {
+template <class T, int D, bool LSE> struct consumer {
     using shape = prefill_shape<D>;
-    static constexpr float BOUND = offset_bounds<T>::SUM;
+    using range = p_range<T>;
     static constexpr bool FETCHES_EARLY = D <= shape::KEYS;
     enum { KEYS = shape::KEYS, N_SLOTS = shape::N_SLOTS };
 
@@ -152,7 +179,7 @@ template <class T, int D> struct consumer {
         }
     }
 
-    /* Scores to P, and each thread's part of its sums. */
+    /* Scores to P, and this thread's part of the rows' sums: of P as rounded, or before for lse. */
     LF_GPU_MEMBER void exponentiate(const float (&offset)[2], float (&sum)[2])
     {
         sum[0] = sum[1] = 0.0f;
@@ -163,24 +190,70 @@ template <class T, int D> struct consumer {
                 int h = e % 2;
                 float a = ex2_approx_ftz(__fmaf_rn(s[8 * i + 2 * e], rule.factor, -offset[h]));
                 float b = ex2_approx_ftz(__fmaf_rn(s[8 * i + 2 * e + 1], rule.factor, -offset[h]));
-                sum[h] += a + b;
                 p[i][e] = pack<T>(a, b);
+                if constexpr (LSE) sum[h] += a + b;
+            }
+        if constexpr (!LSE) add_rounded(sum);
+    }
+
+    LF_GPU_MEMBER void add_rounded(float (&sum)[2]) const
+    {
+#pragma unroll
+        for (int i = 0; i < KEYS / 16; i += 2)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                uint32_t first = add_pairs<T>(p[i][h], p[i][h + 2]);
+                float2 x = unpack<T>(add_pairs<T>(first, add_pairs<T>(p[i + 1][h], p[i + 1][h + 2])));
+                sum[h] += x.x + x.y;
             }
     }
 
-    /* P with a new offset for the rows whose sums passed the bound; their l and o are rescaled. */
-    LF_GPU_MEMBER void update_offset(float (&sum)[2], bool is_first)
+    /* Offsets made of the tile's maxima for the rows that `lost` says, and P and its sums anew. */
+    LF_GPU_MEMBER void find_offsets(const bool (&lost)[2], float (&sum)[2])
     {
         float scale[2], offset[2];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            float top = -INFINITY;
+            float top = -INFINITY, old = m[h];
 #pragma unroll
             for (int j = 0; j < KEYS / 8; j++) top = fmaxf(top, fmaxf(s[4 * j + 2 * h], s[4 * j + 2 * h + 1]));
-            scale[h] = move_offset<T>(top, sum[h], rule.factor, is_first, m[h], l[h], offset[h]);
+            top = quad_max(top);
+            if (lost[h]) m[h] = ceilf(top * rule.factor) + (old == -INFINITY ? range::FIRST : range::LEAD);
+            offset[h] = m[h] == -INFINITY ? 0.0f : m[h]; /* a row that has seen no key */
+            scale[h] = ex2_approx_ftz(old - offset[h]);
+            l[h] *= scale[h];
         }
         scale_outputs(scale);
         exponentiate(offset, sum);
+    }
+
+    /* Rows whose sums passed the bound go down by powers of two. Of the others nothing changes. */
+    LF_GPU_MEMBER void raise_offsets(float (&sum)[2])
+    {
+        float scale[2];
+        int k[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float most = quad_max(sum[h]), old = m[h];
+            if (most > range::SUM) m[h] = old + exponent_of(most) + range::LEAD;
+            k[h] = most > range::SUM ? (int)(m[h] - old) : 0; /* of offsets above 2^24 not all integers are floats */
+            scale[h] = ex2_approx_ftz((float)-k[h]);
+            l[h] *= scale[h];
+            sum[h] = sum[h] * ex2_approx_ftz((float)-(k[h] / 2)) * ex2_approx_ftz((float)(k[h] / 2 - k[h]));
+        }
+        scale_outputs(scale);
+#pragma unroll
+        for (int i = 0; i < KEYS / 16; i++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) p[i][e] = scale_down_bf16(p[i][e], k[e % 2]);
+    }
+
+    /* Some row of the warp passed the bound. Which of the two ways a row goes is its own affair. */
+    LF_GPU_MEMBER void move_offsets(float (&sum)[2])
+    {
+        bool lost[2] = {quad_any(!(sum[0] <= range::LOST)), quad_any(!(sum[1] <= range::LOST))};
+        if (__any_sync(ALL_LANES, lost[0] || lost[1])) find_offsets(lost, sum);
+        if constexpr (range::SUM < range::LOST) raise_offsets(sum);
     }
 
     LF_GPU_MEMBER void scale_outputs(const float (&scale)[2])
@@ -217,8 +290,9 @@ template <class T, int D> struct consumer {
         hold_scores();
         release_slot(k_slot);
         mask(first_key);
-        float sum[2] = {INFINITY, INFINITY};
-        update_offset(sum, true);
+        const bool both[2] = {true, true};
+        float sum[2];
+        find_offsets(both, sum);
         l[0] += sum[0];
         l[1] += sum[1];
     }
@@ -245,7 +319,7 @@ template <class T, int D> struct consumer {
         release_slot(v_slot);
         float sum[2];
         exponentiate(m, sum);
-        if (__any_sync(ALL_LANES, !(sum[0] <= BOUND) || !(sum[1] <= BOUND))) update_offset(sum, false);
+        if (__any_sync(ALL_LANES, !(sum[0] <= range::SUM) || !(sum[1] <= range::SUM))) move_offsets(sum);
         l[0] += sum[0];
         l[1] += sum[1];
     }
@@ -268,6 +342,7 @@ template <class T, int D> struct consumer {
     {
         l[0] = quad_sum(l[0]);
         l[1] = quad_sum(l[1]);
+        normalize_rows<D>(o, m, l);
         if (!begun) return;
         if constexpr (FETCHES_EARLY)
             combine_before<D>([&](int i) { return make_float4(s[4 * i], s[4 * i + 1], s[4 * i + 2], s[4 * i + 3]); },
@@ -328,7 +403,7 @@ template <class T, int D> struct consumer {
     }
 };
 
-template <class T, int D>
+template <class T, int D, bool LSE>
 __global__ void __launch_bounds__(PREFILL_THREADS, 1)
     attn_prefill(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap kv_map,
                  const __grid_constant__ lf_attn_cuda_args args)
@@ -357,7 +432,7 @@ __global__ void __launch_bounds__(PREFILL_THREADS, 1)
         }
     } else {
         setmaxnreg_inc<232>();
-        consumer<T, D> self = {args, smem, role - 1, score_rule::of(args)};
+        consumer<T, D, LSE> self = {args, smem, role - 1, score_rule::of(args)};
         self.run();
     }
 }
@@ -369,14 +444,15 @@ typedef void prefill_kernel(const CUtensorMap, const CUtensorMap, const lf_attn_
 struct prefill_entry {
     int head_dim;
     size_t smem_bytes;
-    prefill_kernel *kernels[2]; /* bf16, fp16 */
+    prefill_kernel *kernels[4]; /* bf16, fp16, bf16 with lse, fp16 with lse */
 };
 
 #define ENTRY(d)                                                                                                       \
     {                                                                                                                  \
         d, sizeof(prefill_smem<d>) + 1024,                                                                             \
         {                                                                                                              \
-            attn_prefill<bf16, d>, attn_prefill<fp16, d>                                                               \
+            attn_prefill<bf16, d, false>, attn_prefill<fp16, d, false>, attn_prefill<bf16, d, true>,                   \
+                attn_prefill<fp16, d, true>                                                                            \
         }                                                                                                              \
     }
 static const prefill_entry entries[] = {ENTRY(64), ENTRY(80), ENTRY(96), ENTRY(112), ENTRY(128), ENTRY(256)};
@@ -448,6 +524,7 @@ int lf_attn_prefill_sm90(const struct lf_attn_cuda_args *args, void *stream)
     rc = encode_map(&kv_map, args->fp16, args->kv, 2, kv_dims, kv_box);
     if (rc != 0) return rc;
 
-    return queue_kernel(entry->kernels[args->fp16 ? 1 : 0], {(unsigned)n_ctas, PREFILL_THREADS, entry->smem_bytes},
-                        launch_of(args, stream), q_map, kv_map, *args);
+    return queue_kernel(entry->kernels[(args->fp16 ? 1 : 0) + (args->lse ? 2 : 0)],
+                        {(unsigned)n_ctas, PREFILL_THREADS, entry->smem_bytes}, launch_of(args, stream), q_map, kv_map,
+                        *args);
 }

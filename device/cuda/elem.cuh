@@ -69,4 +69,19 @@ template <> LF_GPU_MEMBER uint32_t pack<fp16>(float low, float high)
     return (uint32_t)raw.x | (uint32_t)raw.y << 16;
 }
 
+/* a + b, element by element, each sum rounded. */
+template <class T> LF_GPU_FN uint32_t add_pairs(uint32_t a, uint32_t b);
+
+template <> LF_GPU_MEMBER uint32_t add_pairs<bf16>(uint32_t a, uint32_t b)
+{
+    __nv_bfloat162 sum = __hadd2_rn(*(__nv_bfloat162 *)&a, *(__nv_bfloat162 *)&b);
+    return *(uint32_t *)&sum;
+}
+
+template <> LF_GPU_MEMBER uint32_t add_pairs<fp16>(uint32_t a, uint32_t b)
+{
+    __half2 sum = __hadd2_rn(*(__half2 *)&a, *(__half2 *)&b);
+    return *(uint32_t *)&sum;
+}
+
 #endif

@@ -12,13 +12,6 @@ LF_GPU_FN void cp_async_cg_16(uint32_t dst, const void *src, int n_bytes = 16)
                  : "memory");
 }
 
-/* 4 bytes or 8, through the first-level cache: what is too small for the other. */
-template <int BYTES> LF_GPU_FN void cp_async_ca(uint32_t dst, const void *src)
-{
-    static_assert(BYTES == 4 || BYTES == 8, "sizes of an element or two");
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(dst), "l"(src), "n"(BYTES) : "memory");
-}
-
 /* The same of what is read once: it is the first to go where the second-level cache needs room. */
 LF_GPU_FN void cp_async_cg_16_once(uint32_t dst, const void *src, int n_bytes)
 {
@@ -27,6 +20,13 @@ LF_GPU_FN void cp_async_cg_16_once(uint32_t dst, const void *src, int n_bytes)
     asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(dst), "l"(src),
                  "r"(n_bytes), "l"(policy)
                  : "memory");
+}
+
+/* 4 bytes or 8, through the first-level cache: what is too small for the other. */
+template <int BYTES> LF_GPU_FN void cp_async_ca(uint32_t dst, const void *src)
+{
+    static_assert(BYTES == 4 || BYTES == 8, "sizes of an element or two");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(dst), "l"(src), "n"(BYTES) : "memory");
 }
 
 LF_GPU_FN void cp_async_commit_group()

@@ -71,9 +71,11 @@ def accuracy(kernel, dim):
                                   (0, 0.0, sinks), (1, 0.0, None), (4096, 30.0, sinks)]:
             check("%s window %d softcap %g%s" % (what, window, cap, " sinks" if sink is not None else ""),
                   kernel.step(store, rows, window=window, softcap=cap, sinks=sink, lse=True), most=40)
-    store = kernel.store([9000, 700, 20000], 16, 4, dim)
-    store.steepen(40)
-    check("d%d maxima that grow" % dim, kernel.step(store, [(0, 0, 9000), (1, 0, 700), (2, 19000, 1000)], lse=True))
+    for steep in (40, 400):
+        store = kernel.store([9000, 700, 20000], 16, 4, dim)
+        store.steepen(steep)
+        check("d%d maxima that grow, %d" % (dim, steep),
+              kernel.step(store, [(0, 0, 9000), (1, 0, 700), (2, 19000, 1000)], lse=True))
     store = kernel.store([700, 900, 130], 8, 2, dim, shared={1: 6})
     check("d%d shared prefix blocks" % dim, kernel.step(store, [(0, 0, 700), (1, 384, 516), (2, 0, 130)]))
 
@@ -84,11 +86,11 @@ def same(name, a, b):
 
 
 def bits(kernel, dim):
-    for window, steep in ((0, 1), (0, 60), (3000, 20)):
+    for window, steep in ((0, 1), (0, 60), (0, 400), (3000, 20)):
         n = 40000
         store = kernel.store([n, 1000, 17, 5000], 8, 2, dim)
         store.steepen(steep)
-        name = "d%d window %d%s: " % (dim, window, ", maxima that grow" if steep > 1 else "")
+        name = "d%d window %d%s: " % (dim, window, ", maxima that grow, %d" % steep if steep > 1 else "")
         whole = kernel.step(store, [(0, 0, n)], window=window).run()[0]
         batch = kernel.step(store, [(1, 0, 1000), (0, 0, n), (2, 3, 14), (3, 1234, 3000)], window=window)
         same(name + "in a batch", whole, batch.run()[0][1000:1000 + n])
