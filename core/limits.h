@@ -130,6 +130,9 @@ enum {
     LF_SAFETENSORS_HEADER_BYTES = 100 * 1000 * 1000,
     LF_SAFETENSORS_TENSORS_N = 200000,
     LF_SHARDS_N = 1024,
+    LF_MODULE_PATTERNS_N = 100000, /* names in a list of layers that are not quantized */
+    LF_MODULE_PATTERN_BYTES = 4096,
+    LF_QUANT_GROUPS_N = 64, /* ways in which matrices of one checkpoint are quantized */
     LF_CONTEXT_TOKENS = 16 * 1024 * 1024,
     LF_LAYERS_N = 1024,
     LF_HEADS_N = 1024,

@@ -78,26 +78,17 @@ static void describe(struct lf_json_value q, struct lf_buf *out)
         lf_buf_printf(out, ", %s", is_true(q, "load_in_4bit") ? "4 bits" : "8 bits");
 }
 
-enum lf_status lf_foreign_quantization(struct lf_json_value root, const char *known, struct lf_err *err)
+enum lf_status lf_foreign_quantization(struct lf_json_value q, const char *key, const char *known, struct lf_err *err)
 {
-    static const struct {
-        const char *key, *by;
-    } rows[] = {{"quantization_config", ""}, {"compression_config", ""}, {"quantization", "MLX, "}};
-    for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
-        struct lf_json_value q = lf_json_get(root, rows[i].key);
-        if (lf_json_is_absent(q) || lf_json_type(q) == LF_JSON_FALSE) continue;
-        if (lf_json_type(q) == LF_JSON_OBJECT && lf_json_len(q) == 0) continue;
-        if (known && i == 0 && lf_json_string_is(lf_json_get(q, "quant_method"), known)) continue;
-        struct lf_buf what;
-        lf_buf_init(&what, 160);
-        describe(q, &what);
-        enum lf_status status =
-            lf_fail(err, LF_UNSUPPORTED,
-                    "%s: quantized weights (%s%s) are not implemented; expected the model that they were made from, in "
-                    "bfloat16, float16 or float32",
-                    rows[i].key, rows[i].by, what.len > 0 ? lf_buf_view(&what).ptr : "of an unnamed format");
-        lf_buf_deinit(&what);
-        return status;
-    }
-    return LF_OK;
+    struct lf_buf what;
+    lf_buf_init(&what, 160);
+    describe(q, &what);
+    enum lf_status status = lf_fail(
+        err, LF_UNSUPPORTED,
+        "%s: quantized weights (%s%s) are not implemented (%s); expected one of those, or the model that they were "
+        "made from, in bfloat16, float16 or float32",
+        key, strcmp(key, "quantization") == 0 ? "MLX, " : "",
+        what.len > 0 ? lf_buf_view(&what).ptr : "of an unnamed format", known);
+    lf_buf_deinit(&what);
+    return status;
 }

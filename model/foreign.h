@@ -7,8 +7,9 @@
 /* What a model of this architecture is, where its name or its configuration tells: "a speech or audio model"; else "".
  */
 const char *lf_foreign_kind(struct lf_json_value root, struct lf_str architecture);
-/* LF_UNSUPPORTED with the name of the format where config.json says that the weights are quantized, unless by this
- * quant_method (NULL: none is known). */
-LF_MUST_CHECK enum lf_status lf_foreign_quantization(struct lf_json_value root, const char *known, struct lf_err *err);
+/* LF_UNSUPPORTED with the name of the format: key says by q that the weights are quantized in a way that is not among
+ * the known ones, which the message names. */
+LF_MUST_CHECK enum lf_status lf_foreign_quantization(struct lf_json_value q, const char *key, const char *known,
+                                                     struct lf_err *err);
 
 #endif

@@ -22,6 +22,7 @@
 #include "model/arch/arch.h"
 #include "model/config.h"
 #include "model/foreign.h"
+#include "model/formats/quantization.h"
 
 enum { DEFAULT_MAX_WINDOW_LAYERS = 28, DTYPE_NAME_BYTES = 24, FAMILY_NAMES_BYTES = 200 };
 
@@ -38,7 +39,6 @@ static bool reads_key(const struct lf_arch *fam, const char *key)
  * that leaves things as they are. */
 static enum lf_status refuse_foreign_keys(const struct lf_arch *fam, struct lf_json_value root, struct lf_err *err)
 {
-    LF_TRY(lf_foreign_quantization(root, fam->mxfp4 ? "mxfp4" : NULL, err));
     static const struct {
         const char *key;
         double neutral, also;
@@ -717,6 +717,7 @@ static enum lf_status read_config(struct lf_hparams *hp, struct lf_json_value ro
     hp->dtype = LF_BF16;
     hp->architecture = fam->name;
     LF_TRY(find_text(fam, root, &text, err));
+    LF_TRY(lf_quantization_read(&hp->quantization, root, text, fam->mxfp4, err));
     if (fam->text_type) {
         LF_TRY(refuse_foreign_keys(fam, root, err));
         LF_TRY(read_common(hp, root, err));
@@ -729,6 +730,13 @@ static enum lf_status read_generation_config(struct lf_hparams *hp, struct lf_js
 {
     if (lf_json_type(root) != LF_JSON_OBJECT) return lf_config_wrong_type(root, "the file", "an object", err);
     return read_eos(hp, root, err);
+}
+
+/* hf_quant_config.json says how weights are quantized where config.json does not. */
+static enum lf_status read_quant_config(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err)
+{
+    if (lf_json_type(root) != LF_JSON_OBJECT) return lf_config_wrong_type(root, "the file", "an object", err);
+    return lf_quantization_read_modelopt(&hp->quantization, root, err);
 }
 
 typedef enum lf_status read_fn(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err);
@@ -753,13 +761,16 @@ done:
 enum lf_status lf_hparams_read(struct lf_hparams *out, const char *dir, struct lf_err *err)
 {
     struct lf_hparams hp = {0};
-    char config[4096], generation[4096];
+    char config[4096], generation[4096], quant[4096];
     enum lf_status status;
     if (lf_path_join(config, sizeof(config), dir, "config.json") != LF_OK ||
-        lf_path_join(generation, sizeof(generation), dir, "generation_config.json") != LF_OK) {
+        lf_path_join(generation, sizeof(generation), dir, "generation_config.json") != LF_OK ||
+        lf_path_join(quant, sizeof(quant), dir, "hf_quant_config.json") != LF_OK) {
         return lf_fail(err, LF_LIMIT, "the path %.200s… is too long", dir);
     }
     status = read_file(&hp, config, read_config, err);
+    if (status == LF_OK && !hp.quantization && access(quant, F_OK) == 0)
+        status = read_file(&hp, quant, read_quant_config, err);
     if (status == LF_OK && access(generation, F_OK) == 0) {
         status = read_file(&hp, generation, read_generation_config, err);
     }
@@ -774,5 +785,6 @@ enum lf_status lf_hparams_read(struct lf_hparams *out, const char *dir, struct l
 void lf_hparams_deinit(struct lf_hparams *hp)
 {
     free(hp->layers);
+    lf_quantization_free(hp->quantization);
     *hp = (struct lf_hparams){0};
 }

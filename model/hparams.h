@@ -16,7 +16,8 @@
 
 enum { LF_EOS_IDS_N = 16, LF_ROPES_N = 2 };
 
-struct lf_arch; /* model/arch/arch.h */
+struct lf_arch;         /* model/arch/arch.h */
+struct lf_quantization; /* model/formats/quantization.h */
 
 /* What layers of a model differ in. */
 struct lf_layer_hparams {
@@ -66,8 +67,9 @@ struct lf_hparams {
     struct lf_layer_hparams *layers; /* [n_layers] owned */
     struct lf_rope_opts ropes[LF_ROPES_N];
     int n_ropes;
-    enum lf_dtype dtype;           /* torch_dtype: what --load dummy makes */
-    int32_t eos_ids[LF_EOS_IDS_N]; /* config.json, generation_config.json, and what was added */
+    enum lf_dtype dtype;                  /* torch_dtype: what --load dummy makes, and quantized matrices stand for */
+    struct lf_quantization *quantization; /* how matrices of the files are quantized, owned; NULL: they are not */
+    int32_t eos_ids[LF_EOS_IDS_N];        /* config.json, generation_config.json, and what was added */
     int n_eos;
 };
 

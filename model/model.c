@@ -69,6 +69,7 @@ static enum lf_status copy_hparams(struct lf_hparams *out, const struct lf_hpara
 {
     size_t n = (size_t)hp->n_layers;
     *out = *hp;
+    out->quantization = NULL; /* of files, which are not looked at again */
     out->layers = calloc(n, sizeof(*out->layers));
     if (!out->layers) return lf_fail(err, LF_NO_MEMORY, "no memory for what %zu layers differ in", n);
     memcpy(out->layers, hp->layers, n * sizeof(*out->layers));

@@ -1,15 +1,12 @@
 #include "model/stage.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "core/check.h"
-#include "core/file.h"
 #include "device/cpu/threads.h"
 #include "model/dummy.h"
 #include "model/identity.h"
-#include "model/mxfp4.h"
+#include "model/formats/mxfp4.h"
 #include "model/unpack.h"
 
 static size_t row_bytes_of(const struct lf_part *p)
@@ -28,8 +25,16 @@ static size_t blocks_bytes_of(const struct lf_part *p)
     return n_groups_of(p) * LF_MXFP4_GROUP_BYTES;
 }
 
+/* What is hashed of a row as it is read. */
+static size_t hashed_bytes_of(const struct lf_part *p)
+{
+    if (p->stored == LF_STORED_PACKED) return lf_quantized_piece_bytes(&p->quantized);
+    return p->stored == LF_STORED_MXFP4 ? blocks_bytes_of(p) : row_bytes_of(p);
+}
+
 uint64_t lf_part_file_bytes(const struct lf_part *p, int n)
 {
+    if (p->stored == LF_STORED_PACKED) return lf_quantized_bytes(&p->quantized, n);
     size_t of_row = p->stored == LF_STORED_MXFP4 ? n_groups_of(p) * (LF_MXFP4_GROUP_BYTES + 1) : row_bytes_of(p);
     return (uint64_t)n * of_row;
 }
@@ -37,23 +42,25 @@ uint64_t lf_part_file_bytes(const struct lf_part *p, int n)
 enum lf_status lf_stage_init(struct lf_stage *out, struct lf_device *dev, const struct lf_tensor_set *set,
                              uint64_t dummy_seed, bool hashes, struct lf_err *err)
 {
-    *out = (struct lf_stage){.dev = dev, .set = set, .dummy_seed = dummy_seed, .hashes = hashes, .fd = -1};
+    *out = (struct lf_stage){.dev = dev, .dummy_seed = dummy_seed, .hashes = hashes};
+    lf_tensor_reader_init(&out->files, set);
     out->rows = malloc(LF_STAGE_BYTES);
     return out->rows ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory for reading weights");
 }
 
 void lf_stage_deinit(struct lf_stage *stage)
 {
-    if (stage->rows && stage->fd >= 0) close(stage->fd);
+    lf_tensor_reader_deinit(&stage->files);
+    lf_quantized_reader_deinit(&stage->quantized);
     free(stage->rows);
     free(stage->packed);
-    *stage = (struct lf_stage){.fd = -1};
+    *stage = (struct lf_stage){0};
 }
 
 int lf_stage_begin(struct lf_stage *stage, const struct lf_part *p)
 {
     int n = (int)LF_MIN((size_t)LF_STAGE_BYTES / row_bytes_of(p), (size_t)p->n_rows);
-    int piece = lf_hash_piece_rows(p->stored == LF_STORED_MXFP4 ? blocks_bytes_of(p) : row_bytes_of(p));
+    int piece = lf_hash_piece_rows(hashed_bytes_of(p));
     lf_sha256_init(&stage->sha);
     lf_sha256_init(&stage->scales_sha);
     if (n < p->n_rows) n = n / piece * piece; /* whole pieces of its hash */
@@ -61,29 +68,11 @@ int lf_stage_begin(struct lf_stage *stage, const struct lf_part *p)
     return n;
 }
 
-static enum lf_status turn_to_file(struct lf_stage *s, int file_idx, struct lf_err *err)
-{
-    const struct lf_tensor_file *file = &s->set->files[file_idx];
-    uint64_t size;
-    if (s->fd >= 0 && s->file_idx == file_idx) return LF_OK;
-    if (s->fd >= 0) close(s->fd);
-    s->fd = -1;
-    LF_TRY(lf_file_open(&s->fd, &size, file->path, err));
-    s->file_idx = file_idx;
-    if (size != file->size) {
-        return lf_fail(err, LF_CORRUPT, "%s had %" PRIu64 " bytes a moment ago and has %" PRIu64 ": it was changed",
-                       file->path, file->size, size);
-    }
-    return LF_OK;
-}
-
 /* n rows of row_bytes each, from the tensor's row `row` on, read to `to` and hashed. */
 static enum lf_status read_rows(struct lf_stage *s, const struct lf_tensor *t, uint64_t row, int n, size_t row_bytes,
                                 struct lf_sha256 *sha, void *to, struct lf_err *err)
 {
-    LF_TRY(turn_to_file(s, t->file_idx, err));
-    LF_TRY(lf_file_pread(s->fd, to, (size_t)n * row_bytes, t->offset + row * row_bytes, s->set->files[t->file_idx].path,
-                         err));
+    LF_TRY(lf_tensor_read(&s->files, t, row * row_bytes, (size_t)n * row_bytes, to, err));
     if (s->hashes) lf_hash_rows(sha, lf_device_threads(s->dev), to, n, row_bytes);
     return LF_OK;
 }
@@ -125,6 +114,17 @@ static enum lf_status stage_mxfp4(struct lf_stage *s, const struct lf_part *p, i
     return LF_OK;
 }
 
+static enum lf_status stage_packed(struct lf_stage *s, const struct lf_part *p, int row, int n, struct lf_err *err)
+{
+    struct lf_quant_rows rows;
+    s->quantized.files = &s->files;
+    s->quantized.threads = lf_device_threads(s->dev);
+    s->quantized.codes_sha = s->hashes ? &s->sha : NULL;
+    s->quantized.rest_sha = s->hashes ? &s->scales_sha : NULL;
+    LF_TRY(lf_quantized_read(&s->quantized, &rows, &p->quantized, row, n, p->name, err));
+    return lf_quantized_expand(&s->quantized, &p->quantized, &rows, p->dtype, n, s->rows, err);
+}
+
 /* Random rows of a part, by the device's threads: an 8B model has 16 GB of them. */
 struct dummy_job {
     const struct lf_stage *stage;
@@ -158,6 +158,8 @@ enum lf_status lf_stage_rows(struct lf_stage *s, const struct lf_part *p, int ro
         return stage_columns(s, p, row, n, err);
     case LF_STORED_MXFP4:
         return stage_mxfp4(s, p, row, n, err);
+    case LF_STORED_PACKED:
+        return stage_packed(s, p, row, n, err);
     case LF_STORED_ROWS:
         break;
     }
@@ -169,7 +171,7 @@ void lf_stage_end(struct lf_stage *s, const struct lf_part *p, uint8_t sha[LF_SH
     uint8_t both[2][LF_SHA256_BYTES];
     lf_sha256_final(&s->sha, both[0]);
     lf_sha256_final(&s->scales_sha, both[1]);
-    if (p->stored == LF_STORED_MXFP4)
+    if (p->stored == LF_STORED_MXFP4 || p->stored == LF_STORED_PACKED)
         lf_sha256(both, sizeof(both), sha);
     else
         memcpy(sha, both[0], sizeof(both[0]));

@@ -8,41 +8,44 @@
 
 #include "core/hash.h"
 #include "device/device.h"
-#include "model/safetensors.h"
+#include "model/formats/quantized.h"
+#include "model/names.h"
 
-enum { LF_STAGE_BYTES = 4 * 1024 * 1024, LF_PART_NAME_BYTES = 128 };
+enum { LF_STAGE_BYTES = 4 * 1024 * 1024 };
 
 /* How a matrix stands in the file. */
 enum lf_stored {
     LF_STORED_ROWS,
     LF_STORED_COLUMNS, /* one after another: [n_in, n_rows] */
-    LF_STORED_MXFP4    /* rows of groups (mxfp4.h), their scales in a tensor of their own */
+    LF_STORED_MXFP4,   /* rows of groups (formats/mxfp4.h), their scales in a tensor of their own */
+    LF_STORED_PACKED   /* quantized, in the tensors of its format (formats/quantized.h) */
 };
 
 struct lf_part {
-    char name[LF_PART_NAME_BYTES];
+    char name[LF_NAME_BYTES];
     enum lf_stored stored;
     const struct lf_tensor *tensor; /* NULL for dummy weights */
     const struct lf_tensor *scales; /* of MXFP4; else NULL */
+    struct lf_quantized quantized;  /* of LF_STORED_PACKED; else zeros */
     uint64_t tensor_row;            /* rows of matrices that stand before it in its tensor */
     int slot_idx;
     int expert;          /* of the slot; 0 where it has none */
     int row_first;       /* of the slot, or of this expert's matrix */
     int part_idx;        /* of the slot's parts */
     int n_rows, n_in;    /* as they are stored; vectors: n_in 1, rows are elements */
-    enum lf_dtype dtype; /* in the file; what MXFP4 becomes is bf16 */
+    enum lf_dtype dtype; /* in the file, or what a quantized matrix is expanded to */
 };
 
 struct lf_stage {
     struct lf_device *dev;
-    const struct lf_tensor_set *set;  /* borrowed */
+    struct lf_tensor_reader files;
     uint64_t dummy_seed;              /* of parts without a tensor */
     bool hashes;                      /* whether what is read is hashed */
     char *rows;                       /* [LF_STAGE_BYTES] owned: rows as the part has them */
     char *packed;                     /* owned: a matrix of columns, or groups and scales of the rows */
     size_t packed_bytes;              /* its size; 0: none yet */
     struct lf_sha256 sha, scales_sha; /* of the part so far */
-    int fd, file_idx;                 /* the open file, fd -1: none */
+    struct lf_quantized_reader quantized;
 };
 
 /* Bytes of n of the part's rows in its file. */

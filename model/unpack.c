@@ -3,7 +3,7 @@
 #include "model/unpack.h"
 
 #include "core/check.h"
-#include "model/mxfp4.h"
+#include "model/formats/mxfp4.h"
 
 enum { TILE = 32, TASKS_PER_THREAD = 4 };
 

@@ -4,14 +4,11 @@
  * parts, each one tensor and the rows of a slot that it fills; sizes, checks, loading and dummy weights all walk that
  * list. Of experts each has its own parts: where the files hold all of them in one tensor, a part is some rows of it,
  * under the name that a tensor of that expert alone would have. So a model is the same, and so is its hash, whichever
- * way it was saved; but for columns and MXFP4, whose hash is of what stands in the file.
+ * way it was saved; but for columns and quantized matrices, whose hash is of what stands in the file.
  *
- * Matrices keep the element type of the file, or are quantized (quantize.h); MXFP4 becomes bf16; vectors (norms,
- * biases) become float. Files are read front to back through one staging buffer (stage.h), so nothing is held twice and
- * the reading is sequential.
- *
- * A checkpoint of the bare model (without its head) has the same names without "model." before them, one of a model
- * that also sees has more before it: a name is looked for as its slot has it, then so (prefixes).
+ * Matrices keep the element type of the file, or are quantized (quantize.h); those that are quantized in it are
+ * expanded; vectors (norms, biases) become float. Files are read front to back through one staging buffer (stage.h), so
+ * nothing is held twice and the reading is sequential.
  *
  * It does not share matrices between models. */
 #include "model/weights.h"
@@ -24,13 +21,15 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "model/bind.h"
+#include "model/formats/quantization.h"
 #include "model/identity.h"
-#include "model/mxfp4.h"
+#include "model/names.h"
 #include "model/quantize.h"
 #include "model/stage.h"
 #include "model/tied.h"
 
-enum { NAME_BYTES = LF_PART_NAME_BYTES, MAX_UNUSED_LINES = 8 };
+enum { MAX_UNUSED_LINES = 8 };
 
 /* Where a slot lies. */
 struct target {
@@ -57,177 +56,6 @@ static bool is_shared(const struct lf_weight_layout *l, const struct lf_slot *sl
     return slot->tied_to != LF_NONE && l->tied;
 }
 
-/* A pattern with the indices of layer and expert in it, and a suffix. */
-static void bind_name(char out[NAME_BYTES], const char *pattern, const char *suffix, int layer, int expert)
-{
-    size_t at = 0;
-    for (const char *s = pattern; *s && at < NAME_BYTES; s++) {
-        if (*s == '#' || *s == '@')
-            at += (size_t)snprintf(out + at, NAME_BYTES - at, "%d", *s == '#' ? layer : expert);
-        else
-            out[at++] = *s;
-    }
-    LF_ASSERT(at + strlen(suffix) < NAME_BYTES);
-    memcpy(out + at, suffix, strlen(suffix) + 1);
-}
-
-enum { SHAPE_N = 4 };
-
-/* Whether the shape is this one; a dimension of 0 is none. */
-static enum lf_status check_shape(const struct lf_tensor *t, const char *name, const int dims[SHAPE_N],
-                                  struct lf_err *err)
-{
-    char have[64], expected[64] = "";
-    int rank = 0;
-    bool is_same = true;
-    for (size_t i = 0, at = 0; i < SHAPE_N; i++) {
-        if (dims[i] == 0) continue;
-        is_same &= rank < t->rank && t->shape[rank] == (uint64_t)dims[i];
-        at += (size_t)snprintf(expected + at, sizeof(expected) - at, "%s%d", rank++ ? ", " : "", dims[i]);
-    }
-    if (is_same && t->rank == rank) return LF_OK;
-    lf_tensor_shape_text(t, have, sizeof(have));
-    return lf_fail(err, LF_CORRUPT, "tensor %s has shape %s, the configuration asks for [%s]", name, have, expected);
-}
-
-/* What names have before them in place of what slots have; the first is what slots have. "lm_head" has no inner
- * prefix. */
-static const struct prefix {
-    const char *inner, *head;
-} prefixes[] = {{"model.", ""}, {"", ""}, {"language_model.model.", "language_model."}, {"model.language_model.", ""}};
-
-/* Of an inner tensor the name without any of the prefixes. */
-static struct lf_str bare_name(struct lf_str name)
-{
-    for (size_t i = LF_N_ELEMS(prefixes); i-- > 0;) {
-        struct lf_str prefix = lf_str_c(prefixes[i].inner);
-        if (prefix.len > 0 && lf_str_starts(name, prefix))
-            return lf_str_from(name.ptr + prefix.len, name.len - prefix.len);
-    }
-    return name;
-}
-
-static const struct lf_tensor *find_tensor(const struct lf_tensor_set *set, const char *name)
-{
-    const struct lf_str own = lf_str_c(prefixes[0].inner);
-    bool is_inner = lf_str_starts(lf_str_c(name), own);
-    const struct lf_tensor *t = NULL;
-    for (size_t i = 0; i < LF_N_ELEMS(prefixes) && !t; i++) {
-        char other[2 * NAME_BYTES];
-        snprintf(other, sizeof(other), "%s%s", is_inner ? prefixes[i].inner : prefixes[i].head,
-                 is_inner ? name + own.len : name);
-        t = lf_tensor_find(set, lf_str_c(other));
-    }
-    return t;
-}
-
-/* The tensor that holds all of a slot in place of one for each part and expert; NULL: there is none. */
-static const struct lf_tensor *find_whole(const struct lf_weight_layout *l, const struct lf_slot *slot,
-                                          char name[NAME_BYTES])
-{
-    if (!l->set || !slot->whole) return NULL;
-    bind_name(name, slot->whole, "", slot->layer, 0);
-    return find_tensor(l->set, name);
-}
-
-/* Whether part part_idx of all experts is one tensor, which has no name for each. */
-static bool is_stacked(const struct lf_slot *slot, int part_idx)
-{
-    return slot->n_experts > 0 && !strchr(slot->parts[part_idx].pattern, '@');
-}
-
-static enum lf_status read_dtype(struct lf_part *p, const char *name, struct lf_err *err)
-{
-    if (lf_tensor_dtype(p->tensor, &p->dtype)) return LF_OK;
-    return lf_fail(err, LF_UNSUPPORTED, "tensor %s is of type %s, which is not implemented (BF16, F16, F32 are)", name,
-                   p->tensor->dtype_name);
-}
-
-static enum lf_status check_bytes(const struct lf_tensor *t, const char *name, struct lf_err *err)
-{
-    if (strcmp(t->dtype_name, "U8") == 0) return LF_OK;
-    return lf_fail(err, LF_CORRUPT, "tensor %s is of type %s, expected U8: what MXFP4 is stored in", name,
-                   t->dtype_name);
-}
-
-/* Blocks and scales of all experts in place of their matrices. */
-static enum lf_status bind_mxfp4(struct lf_weight_layout *l, struct lf_part *p, const char *blocks_name,
-                                 const char *scales_name, struct lf_err *err)
-{
-    int n_experts = l->program->slots[p->slot_idx].n_experts, n_groups = p->n_in / LF_MXFP4_GROUP;
-    p->stored = LF_STORED_MXFP4;
-    p->dtype = LF_BF16;
-    p->scales = find_tensor(l->set, scales_name);
-    if (!p->scales)
-        return lf_fail(err, LF_CORRUPT, "tensor %s is missing, of which %s needs the scales", scales_name, blocks_name);
-    if (p->n_in % LF_MXFP4_GROUP != 0)
-        return lf_fail(err, LF_CORRUPT, "tensor %s is MXFP4, in groups of %d, of rows of %d", blocks_name,
-                       (int)LF_MXFP4_GROUP, p->n_in);
-    LF_TRY(check_bytes(p->tensor, blocks_name, err));
-    LF_TRY(check_bytes(p->scales, scales_name, err));
-    LF_TRY(
-        check_shape(p->tensor, blocks_name, (int[SHAPE_N]){n_experts, p->n_rows, n_groups, LF_MXFP4_GROUP_BYTES}, err));
-    return check_shape(p->scales, scales_name, (int[SHAPE_N]){n_experts, p->n_rows, n_groups}, err);
-}
-
-/* The same of a slot whose tensors have columns, or are MXFP4. */
-static enum lf_status bind_columns(struct lf_weight_layout *l, struct lf_part *p, struct lf_err *err)
-{
-    const struct lf_slot *slot = &l->program->slots[p->slot_idx];
-    const char *pattern = slot->parts[p->part_idx].pattern;
-    char name[NAME_BYTES], blocks[NAME_BYTES], scales[NAME_BYTES];
-    bind_name(name, pattern, slot->suffix, slot->layer, p->expert);
-    bind_name(blocks, pattern, "_blocks", slot->layer, p->expert);
-    bind_name(scales, pattern, "_scales", slot->layer, p->expert);
-    p->tensor_row = (uint64_t)p->expert * (uint64_t)p->n_rows;
-    p->tensor = find_tensor(l->set, blocks);
-    if (p->tensor) return bind_mxfp4(l, p, blocks, scales, err);
-    p->stored = LF_STORED_COLUMNS;
-    p->tensor = find_tensor(l->set, name);
-    if (!p->tensor) return lf_fail(err, LF_CORRUPT, "tensor %s is missing, and so is %s", name, blocks);
-    LF_TRY(read_dtype(p, name, err));
-    return check_shape(p->tensor, name, (int[SHAPE_N]){slot->n_experts, p->n_in, p->n_rows}, err);
-}
-
-/* Finds and checks the part's tensor, and where in it the part begins. */
-static enum lf_status bind_tensor(struct lf_weight_layout *l, struct lf_part *p, struct lf_err *err)
-{
-    const struct lf_slot *slot = &l->program->slots[p->slot_idx];
-    bool of_all = is_stacked(slot, p->part_idx);
-    char name[NAME_BYTES];
-    int n_experts = of_all ? slot->n_experts : 0, n_rows = p->n_rows;
-    if (slot->by_columns) return bind_columns(l, p, err);
-    p->tensor = find_whole(l, slot, name);
-    if (p->tensor) {
-        n_experts = slot->n_experts;
-        n_rows = slot->n_out;
-        p->tensor_row = (uint64_t)p->expert * (uint64_t)slot->n_out + (uint64_t)p->row_first;
-    } else {
-        bind_name(name, slot->parts[p->part_idx].pattern, slot->suffix, slot->layer, p->expert);
-        p->tensor = find_tensor(l->set, name);
-        const struct lf_slot_part *part = &slot->parts[p->part_idx];
-        p->tensor_row = of_all ? (uint64_t)p->expert * (uint64_t)p->n_rows : (uint64_t)part->tensor_row;
-        if (part->tensor_rows > 0) n_rows = part->tensor_rows;
-    }
-    if (!p->tensor) return lf_fail(err, LF_CORRUPT, "tensor %s is missing", name);
-    LF_TRY(read_dtype(p, name, err));
-    if (slot->n_taps > 0)
-        return check_shape(p->tensor, name, (int[SHAPE_N]){n_rows / slot->n_taps, 1, slot->n_taps}, err);
-    return check_shape(p->tensor, name, (int[SHAPE_N]){n_experts, n_rows, slot->is_vector ? 0 : p->n_in}, err);
-}
-
-/* What the part is called where its values are made or hashed. */
-static void name_part(struct lf_part *p, const struct lf_slot *slot)
-{
-    char suffix[32] = "";
-    if (is_stacked(slot, p->part_idx)) snprintf(suffix, sizeof(suffix), ".%d", p->expert);
-    const struct lf_slot_part *part = &slot->parts[p->part_idx];
-    if (part->tensor_rows > 0) snprintf(suffix, sizeof(suffix), ".%d", part->tensor_row);
-    char pattern[NAME_BYTES];
-    snprintf(pattern, sizeof(pattern), "%s%s", slot->parts[p->part_idx].pattern, slot->suffix);
-    bind_name(p->name, pattern, suffix, slot->layer, p->expert);
-}
-
 /* Adds part part_idx of a slot, whose rows begin at row_first. */
 static enum lf_status add_part(struct lf_weight_layout *l, const struct lf_hparams *hp, int slot_idx, int expert,
                                int part_idx, int row_first, struct lf_err *err)
@@ -241,12 +69,12 @@ static enum lf_status add_part(struct lf_weight_layout *l, const struct lf_hpara
                           .n_rows = lf_slot_part_stored(&slot->parts[part_idx]),
                           .n_in = slot->n_in,
                           .dtype = hp->dtype};
-    name_part(p, slot);
-    if (l->set) LF_TRY(bind_tensor(l, p, err));
+    lf_part_name(p, slot);
+    if (l->set) LF_TRY(lf_part_bind(p, slot, hp, l->set, err));
     struct lf_format format = lf_format_plain(slot->is_vector ? LF_F32 : p->dtype);
     struct target *target = &l->targets[slot_idx];
-    if (target->quantized && p->stored == LF_STORED_MXFP4)
-        return lf_fail(err, LF_UNSUPPORTED, "--quantize is for plain weights, and tensor %s is MXFP4", p->name);
+    if (target->quantized && (p->stored == LF_STORED_MXFP4 || p->stored == LF_STORED_PACKED))
+        return lf_fail(err, LF_UNSUPPORTED, "--quantize is for plain weights, and tensor %s is quantized", p->name);
     if (target->quantized) format = lf_quantize_format(l->quantize);
     if ((part_idx > 0 || expert > 0) && !lf_format_equal(&target->format, &format)) {
         char name[LF_FORMAT_NAME_BYTES], others[LF_FORMAT_NAME_BYTES];
@@ -356,8 +184,9 @@ static enum lf_status note_unused(const struct lf_hparams *hp, const struct lf_t
                                   struct lf_err *err)
 {
     const struct lf_str prefix = LF_STR("layers.");
-    struct lf_str name = bare_name(t->name);
+    struct lf_str name = lf_name_bare(t->name);
     if (lf_str_ends(t->name, LF_STR(".rotary_emb.inv_freq"))) return LF_OK;
+    if (hp->quantization && lf_quantization_is_aside(t->name)) return LF_OK;
     if (hp->tied && lf_str_eq(t->name, LF_STR("lm_head.weight"))) return LF_OK;
     if (lf_str_starts(name, prefix)) {
         long layer = strtol(name.ptr + prefix.len, NULL, 10);
@@ -382,6 +211,8 @@ static enum lf_status check_unused(const struct lf_weight_layout *l, const struc
     for (int i = 0; i < l->n_parts; i++) {
         is_used[l->parts[i].tensor - tensors] = true;
         if (l->parts[i].scales) is_used[l->parts[i].scales - tensors] = true;
+        for (int k = 0; k < LF_SOURCES_N; k++)
+            if (l->parts[i].quantized.sources[k]) is_used[l->parts[i].quantized.sources[k] - tensors] = true;
     }
     for (int i = 0; i < l->set->n_tensors && status == LF_OK; i++)
         if (!is_used[i]) status = note_unused(hp, &tensors[i], &n_unused, err);
@@ -393,9 +224,9 @@ static enum lf_status check_unused(const struct lf_weight_layout *l, const struc
 /* The tensor of a slot that one tensor fills; NULL: there is none. */
 static const struct lf_tensor *only_tensor(const struct lf_weight_layout *l, const struct lf_slot *slot)
 {
-    char name[NAME_BYTES];
-    bind_name(name, slot->parts[0].pattern, slot->suffix, slot->layer, 0);
-    return find_tensor(l->set, name);
+    char name[LF_NAME_BYTES];
+    lf_name_bind(name, slot->parts[0].pattern, slot->suffix, slot->layer, 0);
+    return lf_name_find(l->set, name);
 }
 
 static size_t count_parts(const struct lf_program *program)
@@ -580,6 +411,7 @@ static enum lf_status load_part(struct loader *ld, const struct lf_part *p, stru
     const struct lf_slot *slot = &ld->layout->program->slots[p->slot_idx];
     bool is_ordered = slot->parts[p->part_idx].order == LF_ROWS_AS_STORED;
     int n_max = lf_stage_begin(&ld->stage, p);
+    uint64_t done = ld->done;
     for (int row = 0; row < p->n_rows; row += n_max) {
         int n = LF_MIN(n_max, p->n_rows - row);
         LF_TRY(lf_stage_rows(&ld->stage, p, row, n, err));
@@ -587,7 +419,7 @@ static enum lf_status load_part(struct loader *ld, const struct lf_part *p, stru
             LF_TRY(store_rows(ld, p, row, n, ld->stage.rows, err));
         else
             LF_TRY(store_reordered(ld, p, row, n, err));
-        ld->done += lf_part_file_bytes(p, n);
+        ld->done = done + lf_part_file_bytes(p, row + n);
         if (ld->opts->progress) ld->opts->progress(ld->opts->progress_ctx, ld->done, ld->layout->file_bytes);
     }
     if (!ld->hashes) return LF_OK;

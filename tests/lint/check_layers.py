@@ -16,7 +16,7 @@ FLOORS = {
     "grammar": (["core/"], []),
     "kv": (["core/", "device/"], []),
     "attention": (["core/", "device/", "kv/kv_view.h"], CUDA),
-    "model": (["core/", "device/", "kv/", "attention/"], []),
+    "model": (["core/", "device/", "kv/", "attention/"], ["pcre2.h"]),
     "server/documents": (["core/"], []),
     "server/engine": (["core/", "device/device.h", "device/delta.h", "kv/", "model/", "grammar/grammar.h"], []),
     "server/http": (["core/", "tokenizer/tokenizer.h", "tokenizer/decoder.h", "tokenizer/detok.h", "tokenizer/stop.h", "template/chat_template.h", "template/answer_format.h", "template/answer_vocabulary.h", "template/tools.h", "grammar/grammar.h",

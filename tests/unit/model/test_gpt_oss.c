@@ -95,7 +95,7 @@ static void what_is_wrong_or_not_implemented_is_named(void **state)
         {"layer_types", "[\"full_attention\",\"chunked_attention\"]", "chunked_attention"},
         {"attention_bias", "1", "attention_bias is a number"},
         {"mlp_bias", "true", "mlp_bias"},
-        {"quantization_config", "{\"quant_method\":\"gptq\",\"bits\":4}", "(gptq, 4 bits)"},
+        {"quantization_config", "{\"quant_method\":\"hqq\",\"bits\":4}", "(hqq, 4 bits)"},
         {"quantization_config", "\"mxfp4\"", "quantization_config"},
         {"quantization", "{\"quant_method\":\"mxfp4\"}", "quantization"},
         {"hidden_act", "\"gelu\"", "hidden_act"},
@@ -113,6 +113,7 @@ static void no_other_family_is_in_mxfp4(void **state)
     config_set(&c, "quantization_config", "{\"quant_method\":\"mxfp4\"}");
     assert_int_equal(read_config(&c, &hp, &err), LF_UNSUPPORTED);
     assert_non_null(strstr(err.message, "(mxfp4) are not implemented"));
+    assert_non_null(strstr(err.message, "and mxfp4 of gpt-oss"));
 }
 
 /* ---- tensors ---- */

@@ -1,4 +1,4 @@
-#include "model/mxfp4.h"
+#include "model/formats/mxfp4.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 #include "core/mix.h"
 #include "device/cpu/threads.h"
 #include "model/identity.h"
-#include "model/mxfp4.h"
+#include "model/formats/mxfp4.h"
 #include "tests/support/temp_dir.h"
 
 /* More rows than there is room for at once, which is no whole number of the pieces that are hashed; and an expert

@@ -1,7 +1,7 @@
 #include "model/unpack.h"
 
 #include "core/mix.h"
-#include "model/mxfp4.h"
+#include "model/formats/mxfp4.h"
 #include "tests/support/test.h"
 
 static struct lf_threads *threads_of(int n)

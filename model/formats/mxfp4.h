@@ -1,7 +1,7 @@
 /* MXFP4 (OCP Microscaling Formats 1.0, §5.2): 32 values of 4 bits share a power of two. Bytes of a checkpoint into
  * bfloat16, which holds every such value. No state; any thread. */
-#ifndef LF_MODEL_MXFP4_H
-#define LF_MODEL_MXFP4_H
+#ifndef LF_MODEL_FORMATS_MXFP4_H
+#define LF_MODEL_FORMATS_MXFP4_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* A value is one of sixteen, so a scale makes a table of sixteen products, and a group is 32 look-ups in it: two values
  * from each byte. */
-#include "model/mxfp4.h"
+#include "model/formats/mxfp4.h"
 
 #include <math.h>
 

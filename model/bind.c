@@ -1,0 +1,186 @@
+#include "model/bind.h"
+
+#include <stdio.h>
+
+#include "core/check.h"
+#include "model/formats/mxfp4.h"
+#include "model/names.h"
+
+/* What a part is bound with. */
+struct binding {
+    const struct lf_tensor_set *set;
+    const struct lf_hparams *hp;
+    const struct lf_slot *slot;
+};
+
+enum { SHAPE_N = 4 };
+
+/* Whether the shape is this one; a dimension of 0 is none. */
+static enum lf_status check_shape(const struct lf_tensor *t, const char *name, const int dims[SHAPE_N],
+                                  struct lf_err *err)
+{
+    char have[64], expected[64] = "";
+    int rank = 0;
+    bool is_same = true;
+    for (size_t i = 0, at = 0; i < SHAPE_N; i++) {
+        if (dims[i] == 0) continue;
+        is_same &= rank < t->rank && t->shape[rank] == (uint64_t)dims[i];
+        at += (size_t)snprintf(expected + at, sizeof(expected) - at, "%s%d", rank++ ? ", " : "", dims[i]);
+    }
+    if (is_same && t->rank == rank) return LF_OK;
+    lf_tensor_shape_text(t, have, sizeof(have));
+    return lf_fail(err, LF_CORRUPT, "tensor %s has shape %s, the configuration asks for [%s]", name, have, expected);
+}
+
+/* The tensor that holds all of a slot in place of one for each part and expert; NULL: there is none. */
+static const struct lf_tensor *find_whole(const struct lf_tensor_set *set, const struct lf_slot *slot,
+                                          char name[LF_NAME_BYTES])
+{
+    if (!slot->whole) return NULL;
+    lf_name_bind(name, slot->whole, "", slot->layer, 0);
+    return lf_name_find(set, name);
+}
+
+/* Whether part part_idx of all experts is one tensor, which has no name for each. */
+static bool is_stacked(const struct lf_slot *slot, int part_idx)
+{
+    return slot->n_experts > 0 && !strchr(slot->parts[part_idx].pattern, '@');
+}
+
+static enum lf_status read_dtype(struct lf_part *p, const char *name, struct lf_err *err)
+{
+    if (lf_tensor_dtype(p->tensor, &p->dtype)) return LF_OK;
+    return lf_fail(err, LF_UNSUPPORTED, "tensor %s is of type %s, which is not implemented (BF16, F16, F32 are)", name,
+                   p->tensor->dtype_name);
+}
+
+static enum lf_status check_bytes(const struct lf_tensor *t, const char *name, struct lf_err *err)
+{
+    if (strcmp(t->dtype_name, "U8") == 0) return LF_OK;
+    return lf_fail(err, LF_CORRUPT, "tensor %s is of type %s, expected U8: what MXFP4 is stored in", name,
+                   t->dtype_name);
+}
+
+/* Blocks and scales of all experts in place of their matrices. */
+static enum lf_status bind_mxfp4(const struct binding *b, struct lf_part *p, const char *blocks_name,
+                                 const char *scales_name, struct lf_err *err)
+{
+    int n_experts = b->slot->n_experts, n_groups = p->n_in / LF_MXFP4_GROUP;
+    p->stored = LF_STORED_MXFP4;
+    p->dtype = LF_BF16;
+    p->scales = lf_name_find(b->set, scales_name);
+    if (!p->scales)
+        return lf_fail(err, LF_CORRUPT, "tensor %s is missing, of which %s needs the scales", scales_name, blocks_name);
+    if (p->n_in % LF_MXFP4_GROUP != 0)
+        return lf_fail(err, LF_CORRUPT, "tensor %s is MXFP4, in groups of %d, of rows of %d", blocks_name,
+                       (int)LF_MXFP4_GROUP, p->n_in);
+    LF_TRY(check_bytes(p->tensor, blocks_name, err));
+    LF_TRY(check_bytes(p->scales, scales_name, err));
+    LF_TRY(
+        check_shape(p->tensor, blocks_name, (int[SHAPE_N]){n_experts, p->n_rows, n_groups, LF_MXFP4_GROUP_BYTES}, err));
+    return check_shape(p->scales, scales_name, (int[SHAPE_N]){n_experts, p->n_rows, n_groups}, err);
+}
+
+/* The same of a slot whose tensors have columns, or are MXFP4. */
+static enum lf_status bind_columns(const struct binding *b, struct lf_part *p, struct lf_err *err)
+{
+    const struct lf_slot *slot = b->slot;
+    const char *pattern = slot->parts[p->part_idx].pattern;
+    char name[LF_NAME_BYTES], blocks[LF_NAME_BYTES], scales[LF_NAME_BYTES];
+    lf_name_bind(name, pattern, slot->suffix, slot->layer, p->expert);
+    lf_name_bind(blocks, pattern, "_blocks", slot->layer, p->expert);
+    lf_name_bind(scales, pattern, "_scales", slot->layer, p->expert);
+    p->tensor_row = (uint64_t)p->expert * (uint64_t)p->n_rows;
+    p->tensor = lf_name_find(b->set, blocks);
+    if (p->tensor) return bind_mxfp4(b, p, blocks, scales, err);
+    p->stored = LF_STORED_COLUMNS;
+    p->tensor = lf_name_find(b->set, name);
+    if (!p->tensor) return lf_fail(err, LF_CORRUPT, "tensor %s is missing, and so is %s", name, blocks);
+    LF_TRY(read_dtype(p, name, err));
+    return check_shape(p->tensor, name, (int[SHAPE_N]){slot->n_experts, p->n_in, p->n_rows}, err);
+}
+
+/* Where the part's matrix or vector is to be found. */
+struct place {
+    char module[LF_NAME_BYTES]; /* its name without a suffix */
+    const char *suffix;         /* of a plain one */
+    int n_experts, n_rows;      /* of the tensor; n_experts 0: it has no such dimension */
+    uint64_t row;               /* of all its matrices the one that the part begins with */
+};
+
+static struct place own_place(const struct lf_slot *slot, const struct lf_part *p)
+{
+    const struct lf_slot_part *part = &slot->parts[p->part_idx];
+    bool of_all = is_stacked(slot, p->part_idx);
+    struct place at = {.suffix = slot->suffix,
+                       .n_experts = of_all ? slot->n_experts : 0,
+                       .n_rows = part->tensor_rows > 0 ? part->tensor_rows : p->n_rows,
+                       .row = of_all ? (uint64_t)p->expert * (uint64_t)p->n_rows : (uint64_t)part->tensor_row};
+    lf_name_bind(at.module, part->pattern, "", slot->layer, p->expert);
+    return at;
+}
+
+/* In the one tensor in place of one for each part and expert. */
+static struct place whole_place(const struct lf_slot *slot, const struct lf_part *p)
+{
+    struct place at = {.suffix = "",
+                       .n_experts = slot->n_experts,
+                       .n_rows = slot->n_out,
+                       .row = (uint64_t)p->expert * (uint64_t)slot->n_out + (uint64_t)p->row_first};
+    lf_name_bind(at.module, slot->whole, "", slot->layer, 0);
+    return at;
+}
+
+static enum lf_status bind_quantized(const struct binding *b, struct lf_part *p, const struct place *at,
+                                     struct lf_err *err)
+{
+    struct lf_quantized_place place = {.module = at->module,
+                                       .plain_suffix = at->suffix,
+                                       .n_experts = at->n_experts,
+                                       .expert = (int)(at->row / (uint64_t)at->n_rows),
+                                       .first = (int)(at->row % (uint64_t)at->n_rows),
+                                       .n_out = at->n_rows,
+                                       .n_in = p->n_in};
+    LF_TRY(lf_quantized_bind(&p->quantized, b->set, b->hp->quantization, &place, err));
+    p->stored = LF_STORED_PACKED;
+    p->dtype = b->hp->dtype;
+    p->tensor = p->quantized.sources[LF_SOURCE_CODES];
+    return LF_OK;
+}
+
+/* Finds and checks the part's tensors, and where in them the part begins. */
+static enum lf_status bind(const struct binding *b, struct lf_part *p, struct lf_err *err)
+{
+    const struct lf_slot *slot = b->slot;
+    char name[LF_NAME_BYTES];
+    if (slot->by_columns) return bind_columns(b, p, err);
+    struct place at = find_whole(b->set, slot, name) ? whole_place(slot, p) : own_place(slot, p);
+    snprintf(name, sizeof(name), "%s%s", at.module, at.suffix);
+    p->tensor = lf_name_find(b->set, name);
+    p->tensor_row = at.row;
+    bool is_plain = p->tensor && lf_tensor_dtype(p->tensor, &p->dtype);
+    if (!is_plain && !slot->is_vector && b->hp->quantization) return bind_quantized(b, p, &at, err);
+    if (!p->tensor) return lf_fail(err, LF_CORRUPT, "tensor %s is missing", name);
+    LF_TRY(read_dtype(p, name, err));
+    if (slot->n_taps > 0)
+        return check_shape(p->tensor, name, (int[SHAPE_N]){at.n_rows / slot->n_taps, 1, slot->n_taps}, err);
+    return check_shape(p->tensor, name, (int[SHAPE_N]){at.n_experts, at.n_rows, slot->is_vector ? 0 : p->n_in}, err);
+}
+
+void lf_part_name(struct lf_part *p, const struct lf_slot *slot)
+{
+    char suffix[32] = "";
+    if (is_stacked(slot, p->part_idx)) snprintf(suffix, sizeof(suffix), ".%d", p->expert);
+    const struct lf_slot_part *part = &slot->parts[p->part_idx];
+    if (part->tensor_rows > 0) snprintf(suffix, sizeof(suffix), ".%d", part->tensor_row);
+    char pattern[LF_NAME_BYTES];
+    snprintf(pattern, sizeof(pattern), "%s%s", slot->parts[p->part_idx].pattern, slot->suffix);
+    lf_name_bind(p->name, pattern, suffix, slot->layer, p->expert);
+}
+
+enum lf_status lf_part_bind(struct lf_part *part, const struct lf_slot *slot, const struct lf_hparams *hp,
+                            const struct lf_tensor_set *set, struct lf_err *err)
+{
+    const struct binding b = {.set = set, .hp = hp, .slot = slot};
+    return bind(&b, part, err);
+}

@@ -1,0 +1,200 @@
+/* Quantized checkpoints of every format (quantized.py made data/quantized): every row of every quantized matrix has,
+ * bit by bit, the values that the format's own program gives it, and the logits are those of the model that has them in
+ * place, which transformers computes in float64. */
+#include <dirent.h>
+#include <stdlib.h>
+
+#include "core/check.h"
+#include "core/hash.h"
+#include "core/log.h"
+#include "model/names.h"
+#include "model/programs.h"
+#include "model/weights.h"
+#include "tests/support/expected.h"
+#include "tests/support/model_rig.h"
+
+enum { CHUNK = 33, N_MODELS_AT_LEAST = 30, HASH_BYTES = 8, MAX_WIDTH = 1024 };
+
+#define DIR_NAME         "tests/golden/model/data/quantized"
+#define TOLERANCE        2e-5
+#define TOLERANCE_HALVES 2.5e-2 /* activations are rounded to the type of the weights, where vectors multiply it */
+
+struct model {
+    struct lf_device *dev;
+    struct lf_hparams hp;
+    struct lf_programs programs;
+    struct lf_tensor_set set;
+    struct lf_weight_layout *layout;
+    struct lf_weights weights;
+};
+
+static void open_model(struct model *m, const char *dir)
+{
+    struct lf_err err;
+    struct lf_device_opts opts = {.name = "cpu", .n_threads = 2, .max_isa = -1};
+    struct lf_model_opts load = {.dir = dir};
+    *m = (struct model){0};
+    assert_int_equal(lf_device_open(&m->dev, &opts, &err), LF_OK);
+    if (lf_hparams_read(&m->hp, dir, &err) != LF_OK) fail_msg("%s", err.message);
+    assert_int_equal(lf_tensor_set_open(&m->set, dir, &err), LF_OK);
+    assert_int_equal(lf_programs_make(&m->programs, &m->hp, lf_device_ops(m->dev), false, &err), LF_OK);
+    if (lf_weight_layout_make(&m->layout, &m->hp, &m->programs.recorded, &m->set, lf_device_ops(m->dev), &err) != LF_OK)
+        fail_msg("%s: %s", dir, err.message);
+    if (lf_weights_load(&m->weights, m->dev, m->layout, &load, &err) != LF_OK) fail_msg("%s: %s", dir, err.message);
+}
+
+static void close_model(struct model *m)
+{
+    lf_weights_unload(&m->weights, m->dev);
+    lf_weight_layout_free(m->layout);
+    lf_tensor_set_close(&m->set);
+    lf_programs_deinit(&m->programs);
+    lf_hparams_deinit(&m->hp);
+    lf_device_close(m->dev);
+}
+
+/* The hash that a line "MODULE ROW HASH" of the text has; NULL: there is none. */
+static const char *find_hash(const struct lf_buf *text, const char *module, int row)
+{
+    char start[LF_NAME_BYTES + 16];
+    int n = snprintf(start, sizeof(start), "%s %d ", module, row);
+    for (const char *at = text->ptr; at && *at;) {
+        if (strncmp(at, start, (size_t)n) == 0) return at + n;
+        at = strchr(at, '\n');
+        if (at) at++;
+    }
+    return NULL;
+}
+
+/* One row of a matrix against its line; false: it has none. */
+static bool check_row(const struct model *m, const struct lf_buf *text, const struct lf_weight *w, int row,
+                      const char *module, int row_in_file)
+{
+    static float values[MAX_WIDTH];
+    uint8_t sha[LF_SHA256_BYTES];
+    char hex[2 * HASH_BYTES + 1];
+    const char *want = find_hash(text, module, row_in_file);
+    assert_true(w->n_in <= MAX_WIDTH);
+    if (!want) return false;
+    lf_device_ops(m->dev)->weight_row(m->dev, w, row, values);
+    lf_sha256(values, (size_t)w->n_in * sizeof(*values), sha);
+    for (int i = 0; i < HASH_BYTES; i++) snprintf(hex + 2 * i, 3, "%02x", sha[i]);
+    if (strncmp(hex, want, sizeof(hex) - 1) != 0) fail_msg("row %d of %s is another", row_in_file, module);
+    return true;
+}
+
+/* Rows of a part of a slot that have lines. */
+static int check_part(const struct model *m, const struct lf_buf *text, int slot_idx, int expert, int part_idx,
+                      int first)
+{
+    const struct lf_slot *slot = &m->programs.recorded.slots[slot_idx];
+    const struct lf_slot_part *part = &slot->parts[part_idx];
+    struct lf_weight w = lf_weight_of_expert(lf_device_ops(m->dev), &m->weights.of[slot_idx], expert);
+    char module[LF_NAME_BYTES];
+    int n = 0;
+    lf_name_bind(module, part->pattern, "", slot->layer, expert);
+    for (int row = 0; row < part->n_rows; row++)
+        n += check_row(m, text, &w, first + row, module, lf_row_order_source(part, row));
+    return n;
+}
+
+/* All lines of rows.txt are of rows that are checked. */
+static void check_rows(const char *dir)
+{
+    char path[512];
+    struct lf_buf text;
+    struct lf_err err;
+    struct model m;
+    int n = 0, n_lines = 0;
+    snprintf(path, sizeof(path), "%s/rows.txt", dir);
+    lf_buf_init(&text, 1 << 24);
+    assert_int_equal(lf_file_read(&text, path, 1 << 24, &err), LF_OK);
+    for (size_t i = 0; i < text.len; i++) n_lines += text.ptr[i] == '\n';
+    open_model(&m, dir);
+    for (int i = 0; i < m.programs.recorded.n_slots; i++) {
+        const struct lf_slot *slot = &m.programs.recorded.slots[i];
+        for (int e = 0; e < LF_MAX(slot->n_experts, 1) && !slot->is_vector; e++)
+            for (int k = 0, first = 0; k < slot->n_parts; first += slot->parts[k++].n_rows)
+                n += check_part(&m, &text, i, e, k, first);
+    }
+    if (n != n_lines) fail_msg("%s: %d rows of %d were found", dir, n, n_lines);
+    close_model(&m);
+    lf_buf_deinit(&text);
+}
+
+static double check_logits(const char *dir, int isa, bool has_halves)
+{
+    struct expected e;
+    struct model_rig rig;
+    struct lf_err err;
+    struct model_rig_opts opts = {.dir = dir,
+                                  .max_isa = isa,
+                                  .n_threads = 2,
+                                  .ctx = 128,
+                                  .chunk = CHUNK,
+                                  .max_seqs = 2,
+                                  .max_out = CHUNK,
+                                  .kv_dtype = LF_F32};
+    int32_t blocks[2 * LF_KV_GROUPS_N];
+    read_expected(&e, dir);
+    if (model_rig_open(&rig, &opts, &err) != LF_OK) fail_msg("%s", err.message);
+    size_t n = (size_t)e.n_ids * (size_t)e.n_vocab;
+    float *logits = calloc(n, sizeof(*logits));
+    assert_non_null(logits);
+    model_rig_fill_table(&rig, blocks, 2 * LF_KV_GROUPS_N);
+    model_rig_run(&rig, blocks, e.ids, e.n_ids, 0, CHUNK, true, logits);
+    double error = relative_error(logits, e.logits, n);
+    if (error > (has_halves ? TOLERANCE_HALVES : TOLERANCE)) fail_msg("%s: relative error %g", dir, error);
+    free(logits);
+    model_rig_close(&rig);
+    lf_buf_deinit(&e.bytes);
+    return error;
+}
+
+/* Calls fn for every directory; its number. */
+static int for_each(void (*fn)(const char *dir))
+{
+    DIR *all = opendir(DIR_NAME);
+    int n = 0;
+    assert_non_null(all);
+    for (struct dirent *one = readdir(all); one; one = readdir(all)) {
+        char dir[512];
+        if (one->d_name[0] == '.') continue;
+        snprintf(dir, sizeof(dir), "%s/%s", DIR_NAME, one->d_name);
+        fn(dir);
+        n++;
+    }
+    closedir(all);
+    return n;
+}
+
+static void every_row_has_the_values_of_its_format(void **state)
+{
+    (void)state;
+    assert_true(for_each(check_rows) >= N_MODELS_AT_LEAST);
+}
+
+static double worst[2];
+
+static void check_model(const char *dir)
+{
+    bool is_float = strstr(dir, "-f32") != NULL;
+    double error = check_logits(dir, LF_ISA_C, !is_float);
+    double best = check_logits(dir, -1, !is_float);
+    worst[is_float] = fmax(worst[is_float], fmax(error, best));
+}
+
+static void logits_are_those_of_the_expanded_model(void **state)
+{
+    (void)state;
+    assert_true(for_each(check_model) >= N_MODELS_AT_LEAST);
+    print_message("worst relative error %.1e of float, %.1e of halves\n", worst[1], worst[0]);
+}
+
+int main(void)
+{
+    lf_log_set_level(LF_LOG_WARN);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_has_the_values_of_its_format),
+                                       cmocka_unit_test(logits_are_those_of_the_expanded_model)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
