@@ -39,7 +39,7 @@ const struct lf_packing lf_packing_awq = {
     .rows = {[LF_SOURCE_CODES] = {.suffixes = {".qweight"}, .types = 1 << LF_SOURCE_I32},
              [LF_SOURCE_SCALES] = {.suffixes = {".scales"},
                                    .types = 1 << LF_SOURCE_F32 | 1 << LF_SOURCE_F16 | 1 << LF_SOURCE_BF16},
-             [LF_SOURCE_ZEROS] = {.suffixes = {".qzeros"}, .types = 1 << LF_SOURCE_I32, .optional = true}},
+             [LF_SOURCE_ZEROS] = {.suffixes = {".qzeros"}, .types = 1 << LF_SOURCE_I32}},
     .scales_by_group = true,
     .fills_rows = true,
     .shape = shape,

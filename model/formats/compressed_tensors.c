@@ -144,6 +144,8 @@ static enum lf_status read_weights(struct lf_scheme *s, struct lf_json_value wei
         return lf_fail(err, LF_UNSUPPORTED, "weights of type float that are not symmetric are not implemented");
     s->zeros = !symmetric;
     s->act_order = (lf_json_string_is(order, "group") || lf_json_type(order) == LF_JSON_TRUE) && s->group > 0;
+    if (s->act_order && s->packing != &lf_packing_int32)
+        return lf_fail(err, LF_UNSUPPORTED, "actorder of groups is not implemented but for pack-quantized");
     if (s->packing == &lf_packing_mxfp4 && s->group != 32)
         return lf_fail(err, LF_CORRUPT, "group_size of mxfp4-pack-quantized is %d, expected 32", s->group);
     if (s->packing == &lf_packing_nvfp4 && s->group != 16)

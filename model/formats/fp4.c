@@ -40,6 +40,7 @@ const struct lf_packing lf_packing_nvfp4 = {
     .rows = {[LF_SOURCE_CODES] = {.suffixes = {".weight_packed"}, .types = 1 << LF_SOURCE_U8},
              [LF_SOURCE_SCALES] = {.suffixes = {".weight_scale"}, .types = 1 << LF_SOURCE_F8_E4M3},
              [LF_SOURCE_FACTOR] = {.suffixes = {".weight_global_scale"}, .types = 1 << LF_SOURCE_F32}},
+    .factor_divides = true,
     .by_rows = true,
     .fills_in = true,
     .shape = shape,

@@ -57,7 +57,7 @@ const struct lf_packing lf_packing_gptq = {
     .name = "GPTQ",
     .rows = {[LF_SOURCE_CODES] = {.suffixes = {".qweight"}, .types = 1 << LF_SOURCE_I32},
              [LF_SOURCE_SCALES] = {.suffixes = {".scales"}, .types = SCALE_TYPES},
-             [LF_SOURCE_ZEROS] = {.suffixes = {".qzeros"}, .types = 1 << LF_SOURCE_I32, .optional = true},
+             [LF_SOURCE_ZEROS] = {.suffixes = {".qzeros"}, .types = 1 << LF_SOURCE_I32},
              [LF_SOURCE_ORDER] = {.suffixes = {".g_idx"}, .types = 1 << LF_SOURCE_I32, .optional = true}},
     .scales_by_group = true,
     .shape = shape,

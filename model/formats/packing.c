@@ -181,7 +181,7 @@ static bool fill_scales(const struct lf_packed *p, int row, int n_groups, float 
     for (int g = 0; g < n_groups; g++) {
         size_t in_file = (size_t)file_group(p, g);
         float x = number_at(p, LF_SOURCE_SCALES, is_turned ? in_file * n_rows + r : r * of_file + in_file);
-        if (p->sources[LF_SOURCE_FACTOR]) x = s->factor_divides ? x / factor : x * factor;
+        if (p->sources[LF_SOURCE_FACTOR]) x = s->packing->factor_divides ? x / factor : x * factor;
         is_good &= isfinite(x * most_of(s->code));
         out[g] = x;
     }

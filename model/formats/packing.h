@@ -51,13 +51,12 @@ struct lf_packing;
 struct lf_scheme {
     const struct lf_packing *packing; /* static */
     enum lf_code code;
-    int bits;            /* of a code in its file: 4 or 8 */
-    int group;           /* columns that share a scale; 0: the whole row */
-    int group_rows;      /* rows that share it; 0: all */
-    bool zeros;          /* groups have zero points, else codes have one in the middle, as core/format.h has it */
-    bool act_order;      /* columns are in any group */
-    bool zero_less_one;  /* a zero point is stored less 1 (GPTQ's first version) */
-    bool factor_divides; /* scales are divided by the factor */
+    int bits;           /* of a code in its file: 4 or 8 */
+    int group;          /* columns that share a scale; 0: the whole row */
+    int group_rows;     /* rows that share it; 0: all */
+    bool zeros;         /* groups have zero points, else codes have one in the middle, as core/format.h has it */
+    bool act_order;     /* columns are in any group */
+    bool zero_less_one; /* a zero point is stored less 1 (GPTQ's first version) */
 };
 
 enum { LF_SOURCE_NAMES_N = 2, LF_SOURCE_TYPES_N = 4 };
@@ -84,6 +83,7 @@ struct lf_packing {
     struct lf_source_row rows[LF_SOURCES_N];
     bool by_rows;              /* codes lie row by row, so that some can be read alone */
     bool scales_by_group;      /* scales are [groups, rows], else [rows, groups] */
+    bool factor_divides;       /* scales are divided by the factor, else multiplied */
     bool fills_rows, fills_in; /* words are full: rows, or columns, are a multiple of the codes in one */
     /* The shape of codes, and of zero points. */
     void (*shape)(const struct lf_scheme *scheme, enum lf_source source, int n_out, int n_in, int dims[2]);

@@ -174,7 +174,12 @@ def compressed(fmt, weights, activations=None, g_idx=False):
                 scale = (most / 6 * state["weight_global_scale"]).to(F8).float()
         state["weight_scale"] = scale.to(dtype) if group != 16 else scale
         out = compressor.compress(state, scheme)
-        values = compressor.decompress({k: v.clone() for k, v in out.items()}, scheme)["weight"]
+        values = compressor.decompress({k: v.clone() for k, v in out.items()}, scheme)["weight"].float()
+        if group == 16:  # of which decompress() says what bfloat16 leaves of it
+            packed, wide = out["weight_packed"], out["weight_scale"].float() / out["weight_global_scale"]
+            exact = E2M1[torch.stack([packed & 15, packed >> 4], -1).reshape(w.shape).long()] * wide.repeat_interleave(16, 1)
+            assert torch.allclose(values, exact, rtol=2**-7, atol=0)
+            values = exact
         if activations and activations.get("dynamic") is False:
             out["input_scale"] = torch.tensor([0.03])
         return out, rounded(values, dtype)
@@ -215,9 +220,9 @@ def cases():
     awq_config = {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm", "modules_to_not_convert": None}
     fp8_config = {"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3", "weight_block_size": [128, 128]}
     moe = {"num_hidden_layers": 1, "moe_intermediate_size": 32, "num_experts": 5, "num_experts_per_tok": 2, "norm_topk_prob": True,
-           "hidden_size": 64, "num_attention_heads": 2}
-    small = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 2}
-    n128 = {"hidden_size": 128, "intermediate_size": 128, "num_attention_heads": 4}
+           "hidden_size": 64, "num_attention_heads": 2, "head_dim": 32}
+    small = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 2, "head_dim": 32}
+    n128 = {"hidden_size": 128, "intermediate_size": 128, "num_attention_heads": 4, "head_dim": 32}
     return {
         "fp8-block-f32": (*config("llama", "float32", {**fp8_config, "modules_to_not_convert": ["lm_head", "model.layers.0.mlp.down"
                           "_proj"]}), fp8((128, 128)), {"down_proj"}),
