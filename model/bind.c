@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "core/check.h"
-#include "model/formats/mxfp4.h"
 #include "model/names.h"
 
 /* What a part is bound with. */
@@ -61,24 +60,33 @@ static enum lf_status check_bytes(const struct lf_tensor *t, const char *name, s
                    t->dtype_name);
 }
 
-/* Blocks and scales of all experts in place of their matrices. */
+/* Blocks and scales of all experts in place of their matrices: MXFP4 (formats/fp4.c) under names and in shapes of its
+ * own. Whatever the model's type is, bf16 holds its values. */
 static enum lf_status bind_mxfp4(const struct binding *b, struct lf_part *p, const char *blocks_name,
                                  const char *scales_name, struct lf_err *err)
 {
-    int n_experts = b->slot->n_experts, n_groups = p->n_in / LF_MXFP4_GROUP;
-    p->stored = LF_STORED_MXFP4;
-    p->dtype = LF_BF16;
-    p->scales = lf_name_find(b->set, scales_name);
-    if (!p->scales)
+    enum { GROUP = 32, GROUP_BYTES = 16 };
+    int n_experts = b->slot->n_experts, n_groups = p->n_in / GROUP;
+    const struct lf_tensor *scales = lf_name_find(b->set, scales_name);
+    if (!scales)
         return lf_fail(err, LF_CORRUPT, "tensor %s is missing, of which %s needs the scales", scales_name, blocks_name);
-    if (p->n_in % LF_MXFP4_GROUP != 0)
-        return lf_fail(err, LF_CORRUPT, "tensor %s is MXFP4, in groups of %d, of rows of %d", blocks_name,
-                       (int)LF_MXFP4_GROUP, p->n_in);
+    if (p->n_in % GROUP != 0)
+        return lf_fail(err, LF_CORRUPT, "tensor %s is MXFP4, in groups of %d, of rows of %d", blocks_name, (int)GROUP,
+                       p->n_in);
     LF_TRY(check_bytes(p->tensor, blocks_name, err));
-    LF_TRY(check_bytes(p->scales, scales_name, err));
-    LF_TRY(
-        check_shape(p->tensor, blocks_name, (int[SHAPE_N]){n_experts, p->n_rows, n_groups, LF_MXFP4_GROUP_BYTES}, err));
-    return check_shape(p->scales, scales_name, (int[SHAPE_N]){n_experts, p->n_rows, n_groups}, err);
+    LF_TRY(check_bytes(scales, scales_name, err));
+    LF_TRY(check_shape(p->tensor, blocks_name, (int[SHAPE_N]){n_experts, p->n_rows, n_groups, GROUP_BYTES}, err));
+    LF_TRY(check_shape(scales, scales_name, (int[SHAPE_N]){n_experts, p->n_rows, n_groups}, err));
+    p->stored = LF_STORED_PACKED;
+    p->dtype = LF_BF16;
+    p->quantized = (struct lf_quantized){
+        .scheme = {.packing = &lf_packing_mxfp4, .code = LF_CODE_E2M1, .bits = 4, .group = GROUP, .group_rows = 1},
+        .sources = {[LF_SOURCE_CODES] = p->tensor, [LF_SOURCE_SCALES] = scales},
+        .n_shares = n_experts,
+        .share = p->expert,
+        .n_out = p->n_rows,
+        .n_in = p->n_in};
+    return LF_OK;
 }
 
 /* The same of a slot whose tensors have columns, or are MXFP4. */
@@ -183,4 +191,18 @@ enum lf_status lf_part_bind(struct lf_part *part, const struct lf_slot *slot, co
 {
     const struct binding b = {.set = set, .hp = hp, .slot = slot};
     return bind(&b, part, err);
+}
+
+struct lf_format lf_part_format(const struct lf_part *p, const struct lf_slot *slot)
+{
+    const struct lf_quantized *m = &p->quantized;
+    if (p->stored != LF_STORED_PACKED) return lf_format_plain(p->dtype);
+    struct lf_format f = lf_scheme_format(&m->scheme, p->dtype);
+    bool is_in_order = slot->parts[p->part_idx].order == LF_ROWS_AS_STORED;
+    bool is_aligned = m->first % f.group_rows == 0 && p->row_first % f.group_rows == 0;
+    bool is_last = p->row_first + p->n_rows == slot->n_out;
+    if (!is_in_order || !is_aligned || (p->n_rows % f.group_rows != 0 && !is_last)) f.group_rows = 1;
+    /* what core/format.h has no name for: columns in any group, codes of eight bits with zero points, NVFP4 */
+    bool has_name = !m->scheme.act_order && (!f.zeros || f.code == LF_CODE_I4) && !m->sources[LF_SOURCE_FACTOR];
+    return has_name ? f : lf_format_plain(p->dtype);
 }

@@ -22,7 +22,8 @@
  *
  * The hash of a tensor is SHA-256 of the SHA-256s of its pieces, so that all threads of a device can hash at once. A
  * piece is as many whole rows as 64 KiB hold, at least one. Rows are those of the file, also where they are columns of
- * the matrix; of MXFP4 it is SHA-256 of the hashes of blocks and scales. Names are those of the whole model
+ * the matrix; of quantized ones it is SHA-256 of the hash of their codes and that of the rest. Names are those of the
+ * whole model
  * ("model.norm.weight") for a checkpoint of the bare one too. So what files the tensors are in, and in what order, does
  * not matter; a tensor that takes no part does not either.
  *

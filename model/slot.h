@@ -58,7 +58,7 @@ struct lf_slot {
      * [n_experts, n_out, n_in]. NULL: they may not. */
     const char *whole;
     /* Of matrices whose parts are tensors of all experts: they have the columns, [n_experts, n_in, rows]. Or, under the
-     * names with "_blocks" and "_scales" behind them, the rows in MXFP4 (stage.h). */
+     * names with "_blocks" and "_scales" behind them, the rows in MXFP4 (bind.c). */
     bool by_columns;
 };
 

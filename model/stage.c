@@ -6,7 +6,6 @@
 #include "device/cpu/threads.h"
 #include "model/dummy.h"
 #include "model/identity.h"
-#include "model/formats/mxfp4.h"
 #include "model/unpack.h"
 
 static size_t row_bytes_of(const struct lf_part *p)
@@ -14,29 +13,17 @@ static size_t row_bytes_of(const struct lf_part *p)
     return (size_t)p->n_in * lf_dtype_bytes(p->dtype);
 }
 
-/* Of a row in MXFP4: its groups, which are as many as its scales' bytes. */
-static size_t n_groups_of(const struct lf_part *p)
-{
-    return (size_t)p->n_in / LF_MXFP4_GROUP;
-}
-
-static size_t blocks_bytes_of(const struct lf_part *p)
-{
-    return n_groups_of(p) * LF_MXFP4_GROUP_BYTES;
-}
-
 /* What is hashed of a row as it is read. */
 static size_t hashed_bytes_of(const struct lf_part *p)
 {
     if (p->stored == LF_STORED_PACKED) return lf_quantized_piece_bytes(&p->quantized);
-    return p->stored == LF_STORED_MXFP4 ? blocks_bytes_of(p) : row_bytes_of(p);
+    return row_bytes_of(p);
 }
 
 uint64_t lf_part_file_bytes(const struct lf_part *p, int n)
 {
     if (p->stored == LF_STORED_PACKED) return lf_quantized_bytes(&p->quantized, n);
-    size_t of_row = p->stored == LF_STORED_MXFP4 ? n_groups_of(p) * (LF_MXFP4_GROUP_BYTES + 1) : row_bytes_of(p);
-    return (uint64_t)n * of_row;
+    return (uint64_t)n * row_bytes_of(p);
 }
 
 enum lf_status lf_stage_init(struct lf_stage *out, struct lf_device *dev, const struct lf_tensor_set *set,
@@ -99,30 +86,15 @@ static enum lf_status stage_columns(struct lf_stage *s, const struct lf_part *p,
     return LF_OK;
 }
 
-/* The scales of the whole matrix come first: a byte for 32 values is little. */
-static enum lf_status stage_mxfp4(struct lf_stage *s, const struct lf_part *p, int row, int n, struct lf_err *err)
-{
-    size_t of_scales = n_groups_of(p), n_scales = (size_t)p->n_rows * of_scales;
-    if (row == 0) {
-        LF_TRY(need_packed(s, n_scales + (size_t)n * blocks_bytes_of(p), err));
-        LF_TRY(read_rows(s, p->scales, p->tensor_row, p->n_rows, of_scales, &s->scales_sha, s->packed, err));
-    }
-    const uint8_t *scales = (const uint8_t *)s->packed + (size_t)row * of_scales;
-    char *blocks = s->packed + n_scales;
-    LF_TRY(read_rows(s, p->tensor, p->tensor_row + (uint64_t)row, n, blocks_bytes_of(p), &s->sha, blocks, err));
-    lf_unpack_mxfp4(lf_device_threads(s->dev), s->rows, (const uint8_t *)blocks, scales, n, p->n_in);
-    return LF_OK;
-}
-
 static enum lf_status stage_packed(struct lf_stage *s, const struct lf_part *p, int row, int n, struct lf_err *err)
 {
-    struct lf_quant_rows rows;
     s->quantized.files = &s->files;
     s->quantized.threads = lf_device_threads(s->dev);
     s->quantized.codes_sha = s->hashes ? &s->sha : NULL;
     s->quantized.rest_sha = s->hashes ? &s->scales_sha : NULL;
-    LF_TRY(lf_quantized_read(&s->quantized, &rows, &p->quantized, row, n, p->name, err));
-    return lf_quantized_expand(&s->quantized, &p->quantized, &rows, p->dtype, n, s->rows, err);
+    LF_TRY(lf_quantized_read(&s->quantized, &s->coded, &p->quantized, row, n, p->name, err));
+    if (p->coded) return LF_OK;
+    return lf_quantized_expand(&s->quantized, &p->quantized, &s->coded, p->dtype, n, s->rows, err);
 }
 
 /* Random rows of a part, by the device's threads: an 8B model has 16 GB of them. */
@@ -156,8 +128,6 @@ enum lf_status lf_stage_rows(struct lf_stage *s, const struct lf_part *p, int ro
     switch (p->stored) {
     case LF_STORED_COLUMNS:
         return stage_columns(s, p, row, n, err);
-    case LF_STORED_MXFP4:
-        return stage_mxfp4(s, p, row, n, err);
     case LF_STORED_PACKED:
         return stage_packed(s, p, row, n, err);
     case LF_STORED_ROWS:
@@ -171,7 +141,7 @@ void lf_stage_end(struct lf_stage *s, const struct lf_part *p, uint8_t sha[LF_SH
     uint8_t both[2][LF_SHA256_BYTES];
     lf_sha256_final(&s->sha, both[0]);
     lf_sha256_final(&s->scales_sha, both[1]);
-    if (p->stored == LF_STORED_MXFP4 || p->stored == LF_STORED_PACKED)
+    if (p->stored == LF_STORED_PACKED)
         lf_sha256(both, sizeof(both), sha);
     else
         memcpy(sha, both[0], sizeof(both[0]));

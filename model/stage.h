@@ -17,7 +17,6 @@ enum { LF_STAGE_BYTES = 4 * 1024 * 1024 };
 enum lf_stored {
     LF_STORED_ROWS,
     LF_STORED_COLUMNS, /* one after another: [n_in, n_rows] */
-    LF_STORED_MXFP4,   /* rows of groups (formats/mxfp4.h), their scales in a tensor of their own */
     LF_STORED_PACKED   /* quantized, in the tensors of its format (formats/quantized.h) */
 };
 
@@ -25,8 +24,8 @@ struct lf_part {
     char name[LF_NAME_BYTES];
     enum lf_stored stored;
     const struct lf_tensor *tensor; /* NULL for dummy weights */
-    const struct lf_tensor *scales; /* of MXFP4; else NULL */
     struct lf_quantized quantized;  /* of LF_STORED_PACKED; else zeros */
+    bool coded;                     /* it stays so: rows are canonical ones, not expanded */
     uint64_t tensor_row;            /* rows of matrices that stand before it in its tensor */
     int slot_idx;
     int expert;          /* of the slot; 0 where it has none */
@@ -41,8 +40,9 @@ struct lf_stage {
     struct lf_tensor_reader files;
     uint64_t dummy_seed;              /* of parts without a tensor */
     bool hashes;                      /* whether what is read is hashed */
-    char *rows;                       /* [LF_STAGE_BYTES] owned: rows as the part has them */
-    char *packed;                     /* owned: a matrix of columns, or groups and scales of the rows */
+    char *rows;                       /* [LF_STAGE_BYTES] owned: rows as the part has them, */
+    struct lf_quant_rows coded;       /* or, where it stays coded, these */
+    char *packed;                     /* owned: a matrix of columns */
     size_t packed_bytes;              /* its size; 0: none yet */
     struct lf_sha256 sha, scales_sha; /* of the part so far */
     struct lf_quantized_reader quantized;

@@ -3,14 +3,12 @@
 #include "model/unpack.h"
 
 #include "core/check.h"
-#include "model/formats/mxfp4.h"
 
 enum { TILE = 32, TASKS_PER_THREAD = 4 };
 
 struct job {
     void *out;
     const void *from;
-    const uint8_t *scales;
     size_t elem_bytes;
     int n_rows, n_in, row, n;
     int n_tasks;
@@ -60,23 +58,4 @@ void lf_unpack_columns(struct lf_threads *threads, void *out, const void *sheet,
         .out = out, .from = sheet, .elem_bytes = elem_bytes, .n_rows = n_rows, .n_in = n_in, .row = row, .n = n};
     LF_ASSERT(elem_bytes == sizeof(uint16_t) || elem_bytes == sizeof(uint32_t));
     run(threads, &job, turn);
-}
-
-static void expand(void *ctx, int task_idx, int worker_idx)
-{
-    (void)worker_idx;
-    const struct job *job = ctx;
-    size_t first = (size_t)first_row(job, task_idx), end = (size_t)first_row(job, task_idx + 1);
-    size_t n_groups = (size_t)job->n_in / LF_MXFP4_GROUP;
-    lf_mxfp4_expand((uint16_t *)job->out + first * (size_t)job->n_in,
-                    (const uint8_t *)job->from + first * n_groups * LF_MXFP4_GROUP_BYTES,
-                    job->scales + first * n_groups, (end - first) * n_groups);
-}
-
-void lf_unpack_mxfp4(struct lf_threads *threads, void *out, const uint8_t *blocks, const uint8_t *scales, int n,
-                     int n_in)
-{
-    struct job job = {.out = out, .from = blocks, .scales = scales, .n_in = n_in, .n = n};
-    LF_ASSERT(n_in % LF_MXFP4_GROUP == 0);
-    run(threads, &job, expand);
 }

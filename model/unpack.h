@@ -1,5 +1,5 @@
-/* Rows of a matrix, out of what a file has in their place: its columns, or MXFP4. By a device's threads, whose owner
- * calls; nothing is allocated. */
+/* Rows of a matrix, out of what a file has in their place: its columns. By a device's threads, whose owner calls;
+ * nothing is allocated. */
 #ifndef LF_MODEL_UNPACK_H
 #define LF_MODEL_UNPACK_H
 
@@ -12,8 +12,5 @@
  * elem_bytes: 2 or 4. */
 void lf_unpack_columns(struct lf_threads *threads, void *out, const void *sheet, size_t elem_bytes, int n_rows,
                        int n_in, int row, int n);
-/* out [n, n_in] bf16 of blocks [n, n_in / 32, 16] and scales [n, n_in / 32] (mxfp4.h); n_in is a multiple of 32. */
-void lf_unpack_mxfp4(struct lf_threads *threads, void *out, const uint8_t *blocks, const uint8_t *scales, int n,
-                     int n_in);
 
 #endif

@@ -6,9 +6,10 @@
  * under the name that a tensor of that expert alone would have. So a model is the same, and so is its hash, whichever
  * way it was saved; but for columns and quantized matrices, whose hash is of what stands in the file.
  *
- * Matrices keep the element type of the file, or are quantized (quantize.h); those that are quantized in it are
- * expanded; vectors (norms, biases) become float. Files are read front to back through one staging buffer (stage.h), so
- * nothing is held twice and the reading is sequential.
+ * Matrices keep the element type of the file, or are quantized (quantize.h). Those that are quantized in it stay so
+ * where the device has kernels for all of their slot, and are expanded where it has not; vectors (norms, biases) become
+ * float. Files are read front to back through one staging buffer (stage.h), so nothing is held twice and the reading is
+ * sequential.
  *
  * It does not share matrices between models. */
 #include "model/weights.h"
@@ -34,7 +35,8 @@ enum { MAX_UNUSED_LINES = 8 };
 /* Where a slot lies. */
 struct target {
     struct lf_format format;
-    bool quantized; /* here, where it is loaded */
+    bool quantized;  /* here, where it is loaded */
+    bool multiplies; /* in GEMMs and nowhere else: it may be coded */
     uint64_t offset;
 };
 
@@ -71,34 +73,71 @@ static enum lf_status add_part(struct lf_weight_layout *l, const struct lf_hpara
                           .dtype = hp->dtype};
     lf_part_name(p, slot);
     if (l->set) LF_TRY(lf_part_bind(p, slot, hp, l->set, err));
-    struct lf_format format = lf_format_plain(slot->is_vector ? LF_F32 : p->dtype);
-    struct target *target = &l->targets[slot_idx];
-    if (target->quantized && (p->stored == LF_STORED_MXFP4 || p->stored == LF_STORED_PACKED))
-        return lf_fail(err, LF_UNSUPPORTED, "--quantize is for plain weights, and tensor %s is quantized", p->name);
-    if (target->quantized) format = lf_quantize_format(l->quantize);
-    if ((part_idx > 0 || expert > 0) && !lf_format_equal(&target->format, &format)) {
-        char name[LF_FORMAT_NAME_BYTES], others[LF_FORMAT_NAME_BYTES];
-        lf_format_name(name, &format);
-        lf_format_name(others, &target->format);
-        return lf_fail(err, LF_UNSUPPORTED, "tensor %s is of type %s, those it is stacked with are %s", p->name, name,
-                       others);
-    }
-    target->format = format;
     l->file_bytes += lf_part_file_bytes(p, p->n_rows);
     l->n_parts++;
     return LF_OK;
 }
 
-static enum lf_status add_parts(struct lf_weight_layout *l, const struct lf_hparams *hp, struct lf_err *err)
+/* The coded format in which the files have all of a slot, whose n parts begin with p; plain where there is none. */
+static struct lf_format format_in_files(const struct lf_slot *slot, const struct lf_part *p, int n)
+{
+    struct lf_format format = lf_part_format(p, slot);
+    for (int i = 1; i < n; i++) {
+        struct lf_format other = lf_part_format(&p[i], slot);
+        if (other.group_rows == 1 || format.group_rows == 1) other.group_rows = format.group_rows = 1;
+        if (!lf_format_equal(&other, &format)) return lf_format_plain(p->dtype);
+    }
+    return format;
+}
+
+/* The format of a slot: as the files have it, where the device has kernels for it; else matrices of the files that are
+ * coded are expanded, and all of it has one type. */
+static enum lf_status settle_format(struct lf_weight_layout *l, int slot_idx, struct lf_part *p, int n,
+                                    struct lf_device *dev, struct lf_err *err)
+{
+    const struct lf_slot *slot = &l->program->slots[slot_idx];
+    struct target *target = &l->targets[slot_idx];
+    struct lf_format coded = format_in_files(slot, p, n);
+    bool stays = !lf_format_is_plain(&coded) && target->multiplies &&
+                 lf_device_ops(dev)->supports_format(dev, &coded, slot->n_out, slot->n_in, slot->n_experts);
+    target->format = stays ? coded : lf_format_plain(slot->is_vector ? LF_F32 : p->dtype);
+    for (int i = 0; i < n; i++) {
+        p[i].coded = stays;
+        if (target->quantized && p[i].stored == LF_STORED_PACKED)
+            return lf_fail(err, LF_UNSUPPORTED, "--quantize is for plain weights, and tensor %s is quantized",
+                           p[i].name);
+        if (stays || slot->is_vector || target->quantized || p[i].dtype == p->dtype) continue;
+        return lf_fail(err, LF_UNSUPPORTED, "tensor %s is of type %s, those it is stacked with are %s", p[i].name,
+                       lf_dtype_name(p[i].dtype), lf_dtype_name(p->dtype));
+    }
+    if (target->quantized) target->format = lf_quantize_format(l->quantize);
+    return LF_OK;
+}
+
+static enum lf_status add_parts(struct lf_weight_layout *l, const struct lf_hparams *hp, struct lf_device *dev,
+                                struct lf_err *err)
 {
     for (int i = 0; i < l->program->n_slots; i++) {
         const struct lf_slot *slot = &l->program->slots[i];
+        struct lf_part *first = &l->parts[l->n_parts];
         if (is_shared(l, slot)) continue;
         for (int expert = 0; expert < LF_MAX(slot->n_experts, 1); expert++)
             for (int k = 0, row = 0; k < slot->n_parts; row += slot->parts[k++].n_rows)
                 LF_TRY(add_part(l, hp, i, expert, k, row, err));
+        LF_TRY(settle_format(l, i, first, (int)(&l->parts[l->n_parts] - first), dev, err));
     }
     return LF_OK;
+}
+
+/* Which slots may be coded: no row of theirs, or of one that shares their bytes, is looked up. */
+static void note_multiplied(struct lf_weight_layout *l)
+{
+    const struct lf_program *p = l->program;
+    for (int i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == LF_OP_GEMM || p->ops[i].kind == LF_OP_EXPERT_GEMM)
+            l->targets[p->ops[i].weight[LF_OP_W]].multiplies = true;
+    for (int i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == LF_OP_EMBED) l->targets[p->ops[i].weight[LF_OP_W]].multiplies = false;
 }
 
 /* The formats that plain weights can be quantized to on the device, for a matrix like the slot, by their names. */
@@ -210,7 +249,6 @@ static enum lf_status check_unused(const struct lf_weight_layout *l, const struc
     if (!is_used) return lf_fail(err, LF_NO_MEMORY, "no memory for a list of %d tensors", l->set->n_tensors);
     for (int i = 0; i < l->n_parts; i++) {
         is_used[l->parts[i].tensor - tensors] = true;
-        if (l->parts[i].scales) is_used[l->parts[i].scales - tensors] = true;
         for (int k = 0; k < LF_SOURCES_N; k++)
             if (l->parts[i].quantized.sources[k]) is_used[l->parts[i].quantized.sources[k] - tensors] = true;
     }
@@ -274,7 +312,8 @@ enum lf_status lf_weight_layout_make(struct lf_weight_layout **out, const struct
     }
     LF_TRY_GOTO(settle_ties(l, err), fail);
     LF_TRY_GOTO(choose_quantized(l, dev, err), fail);
-    LF_TRY_GOTO(add_parts(l, hp, err), fail);
+    note_multiplied(l);
+    LF_TRY_GOTO(add_parts(l, hp, dev, err), fail);
     LF_TRY_GOTO(lay_out(l, lf_device_ops(dev), err), fail);
     if (set) {
         LF_TRY_GOTO(check_unused(l, hp, err), fail);
@@ -362,7 +401,8 @@ struct loader {
     uint64_t done;                 /* bytes */
 };
 
-/* n rows from row `row` of a part on, as the slot has them, to where they belong. */
+/* n rows from row `row` of a part on, as the slot has them, to where they belong. rows: elements, or of a part that
+ * stays coded a struct lf_quant_rows. */
 static enum lf_status store_rows(struct loader *ld, const struct lf_part *p, int row, int n, const void *rows,
                                  struct lf_err *err)
 {
@@ -371,7 +411,7 @@ static enum lf_status store_rows(struct loader *ld, const struct lf_part *p, int
     if (!slot->is_vector) {
         struct lf_weight one = lf_weight_of_expert(ld->ops, w, p->expert);
         bool quantized = ld->layout->targets[p->slot_idx].quantized;
-        struct lf_quant_rows coded;
+        struct lf_quant_rows coded; /* made here; those of a part that stays coded are `rows` */
         if (quantized)
             LF_TRY(lf_quantizer_run(&ld->quantizer, lf_device_threads(ld->dev), &w->format, p->dtype, n, p->n_in, rows,
                                     p->name, &coded, err));
@@ -385,22 +425,57 @@ static enum lf_status store_rows(struct loader *ld, const struct lf_part *p, int
     return LF_OK;
 }
 
+/* The staged rows in the order of their slot, one behind the other. */
+struct ordered {
+    struct lf_quant_rows coded; /* in the loader's buffer, of a part that stays coded */
+    size_t n_groups, row_bytes;
+};
+
+/* Cuts the loader's buffer into codes, scales and zero points of n rows. They have room where expanded rows have. */
+static struct ordered order_begin(struct loader *ld, const struct lf_part *p, int n)
+{
+    const struct lf_format *format = &ld->layout->targets[p->slot_idx].format;
+    struct ordered o = {.row_bytes = (size_t)p->n_in * lf_dtype_bytes(p->dtype)};
+    if (!p->coded) return o;
+    o.n_groups = (size_t)lf_format_n_groups(format, p->n_in);
+    o.row_bytes = (size_t)p->n_in;
+    size_t n_codes = LF_ROUND_UP((size_t)n * o.row_bytes, sizeof(float)), n_scales = (size_t)n * o.n_groups;
+    LF_ASSERT(n_codes + n_scales * (sizeof(float) + 1) <= LF_STAGE_BYTES);
+    o.coded = (struct lf_quant_rows){.codes = (const uint8_t *)ld->ordered,
+                                     .scales = (const float *)(const void *)(ld->ordered + n_codes)};
+    if (format->zeros) o.coded.zeros = (const uint8_t *)(o.coded.scales + n_scales);
+    return o;
+}
+
+/* Row `from` of those that are staged becomes row `to`. */
+static void order_row(struct loader *ld, const struct lf_part *p, const struct ordered *o, size_t to, size_t from)
+{
+    const struct lf_quant_rows *staged = &ld->stage.coded;
+    const char *rows = p->coded ? (const char *)staged->codes : ld->stage.rows;
+    memcpy(ld->ordered + to * o->row_bytes, rows + from * o->row_bytes, o->row_bytes);
+    if (!p->coded) return;
+    char *scales = ld->ordered + ((const char *)o->coded.scales - ld->ordered);
+    memcpy(scales + to * o->n_groups * sizeof(float), staged->scales + from * o->n_groups, o->n_groups * sizeof(float));
+    char *zeros = o->coded.zeros ? ld->ordered + ((const char *)o->coded.zeros - ld->ordered) : NULL;
+    if (zeros) memcpy(zeros + to * o->n_groups, staged->zeros + from * o->n_groups, o->n_groups);
+}
+
 /* The same of the staged rows [row, row + n) of a part whose rows have another order in the file: whatever stands side
  * by side in the slot goes there at once. */
 static enum lf_status store_reordered(struct loader *ld, const struct lf_part *p, int row, int n, struct lf_err *err)
 {
     const struct lf_slot_part *order = &ld->layout->program->slots[p->slot_idx].parts[p->part_idx];
-    size_t row_bytes = (size_t)p->n_in * lf_dtype_bytes(p->dtype);
     int n_run = 0;
     if (!ld->ordered) ld->ordered = malloc(LF_STAGE_BYTES);
     if (!ld->ordered) return lf_fail(err, LF_NO_MEMORY, "no memory for reading weights");
+    struct ordered o = order_begin(ld, p, n);
     for (int to = 0; to < order->n_rows; to++) {
         int from = lf_row_order_source(order, to) - row;
         bool is_staged = from >= 0 && from < n;
-        if (is_staged)
-            memcpy(ld->ordered + (size_t)n_run++ * row_bytes, ld->stage.rows + (size_t)from * row_bytes, row_bytes);
+        if (is_staged) order_row(ld, p, &o, (size_t)n_run++, (size_t)from);
         if (n_run == 0 || (is_staged && to + 1 < order->n_rows)) continue;
-        LF_TRY(store_rows(ld, p, is_staged ? to + 1 - n_run : to - n_run, n_run, ld->ordered, err));
+        LF_TRY(store_rows(ld, p, is_staged ? to + 1 - n_run : to - n_run, n_run,
+                          p->coded ? (const void *)&o.coded : ld->ordered, err));
         n_run = 0;
     }
     return LF_OK;
@@ -416,7 +491,7 @@ static enum lf_status load_part(struct loader *ld, const struct lf_part *p, stru
         int n = LF_MIN(n_max, p->n_rows - row);
         LF_TRY(lf_stage_rows(&ld->stage, p, row, n, err));
         if (is_ordered)
-            LF_TRY(store_rows(ld, p, row, n, ld->stage.rows, err));
+            LF_TRY(store_rows(ld, p, row, n, p->coded ? (const void *)&ld->stage.coded : ld->stage.rows, err));
         else
             LF_TRY(store_reordered(ld, p, row, n, err));
         ld->done = done + lf_part_file_bytes(p, row + n);

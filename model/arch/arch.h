@@ -38,7 +38,7 @@ struct lf_arch {
      * sliding_window_pattern has it. 0: all are alike. */
     int full_every;
     bool own_layer_types;         /* read_layers reads layer_types, which say something else */
-    bool mxfp4;                   /* experts may be in MXFP4 (weights.c finds out of which tensors) */
+    bool mxfp4;                   /* experts may be in MXFP4 (bind.c finds out of which tensors) */
     double rope_theta;            /* default; 0: 10,000 */
     double partial_rotary_factor; /* default; 0: 1 */
     bool rope_interleaved;        /* pairs are (2i, 2i + 1): rows of q and k are put in another order (decoder.h) */

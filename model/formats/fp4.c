@@ -5,7 +5,7 @@
  * it (weight_global_scale), ModelOpt multiplies (weight_scale_2)
  *
  * compressed-tensors and ModelOpt have a matrix for each linear layer; gpt-oss's experts are bound by names of their
- * own (mxfp4.h). */
+ * own (bind.c). */
 #include "model/formats/packing.h"
 
 static void shape(const struct lf_scheme *s, enum lf_source source, int n_out, int n_in, int dims[2])

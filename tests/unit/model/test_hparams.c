@@ -511,7 +511,7 @@ static void what_would_change_the_result_is_refused_by_name(void **state)
     } rows[] = {
         {LLAMA, "architectures", "[\"GPT2LMHeadModel\"]", "GPT2LMHeadModel"},
         {LLAMA, "hidden_act", "\"relu\"", "hidden_act \"relu\""},
-        {LLAMA, "quantization_config", "{\"quant_method\":\"awq\"}", "quantization_config, awq: bits is missing"},
+        {LLAMA, "quantization_config", "{\"quant_method\":\"awq\",\"bits\":3}", "awq: bits is 3"},
         {LLAMA, "quantization_config", "{\"quant_method\":\"hqq\",\"bits\":4}", "(hqq, 4 bits)"},
         {LLAMA, "quantization_config", "[]", "unnamed format"},
         {LLAMA, "compression_config", "{\"format\":\"pack-quantized\"}", "(pack-quantized)"},

@@ -1,17 +1,20 @@
 #include "model/stage.h"
 
+#include <math.h>
+
 #include "core/mix.h"
+#include "core/quant.h"
 #include "device/cpu/threads.h"
 #include "model/identity.h"
-#include "model/formats/mxfp4.h"
 #include "tests/support/temp_dir.h"
 
 /* More rows than there is room for at once, which is no whole number of the pieces that are hashed; and an expert
  * before the one that is read. */
-enum { ROWS = 1100, N_IN = 2144, GROUPS = N_IN / LF_MXFP4_GROUP, AT_ONCE = LF_STAGE_BYTES / (2 * N_IN) };
+enum { GROUP = 32, GROUP_BYTES = 16 }; /* of MXFP4 */
+enum { ROWS = 1100, N_IN = 2144, GROUPS = N_IN / GROUP, AT_ONCE = LF_STAGE_BYTES / (2 * N_IN) };
 enum {
     PLAIN_BYTES = 2 * ROWS * N_IN * 2,
-    BLOCKS_BYTES = 2 * ROWS * GROUPS * LF_MXFP4_GROUP_BYTES,
+    BLOCKS_BYTES = 2 * ROWS * GROUPS * GROUP_BYTES,
     SCALES_BYTES = 2 * ROWS * GROUPS,
     DATA_BYTES = PLAIN_BYTES + BLOCKS_BYTES + SCALES_BYTES
 };
@@ -52,8 +55,15 @@ static struct lf_part part_of(const struct fixture *f, enum lf_stored stored, co
                         .n_rows = ROWS,
                         .n_in = N_IN,
                         .dtype = LF_BF16};
-    if (stored == LF_STORED_MXFP4) p.scales = lf_tensor_find(&f->set, LF_STR("scales"));
     assert_non_null(p.tensor);
+    if (stored != LF_STORED_PACKED) return p;
+    p.quantized = (struct lf_quantized){
+        .scheme = {.packing = &lf_packing_mxfp4, .code = LF_CODE_E2M1, .bits = 4, .group = GROUP, .group_rows = 1},
+        .sources = {[LF_SOURCE_CODES] = p.tensor, [LF_SOURCE_SCALES] = lf_tensor_find(&f->set, LF_STR("scales"))},
+        .n_shares = 2,
+        .share = expert,
+        .n_out = ROWS,
+        .n_in = N_IN};
     return p;
 }
 
@@ -67,12 +77,13 @@ static int setup(void **state)
     f->data = malloc(DATA_BYTES);
     assert_non_null(f->data);
     for (size_t i = 0; i < DATA_BYTES; i++) f->data[i] = (uint8_t)lf_random64(5, i);
+    for (size_t i = 0; i < SCALES_BYTES; i++) f->data[DATA_BYTES - SCALES_BYTES + i] %= 253; /* finite with any code */
     write_file(f, "model.safetensors");
     assert_int_equal(lf_device_open(&f->dev, &opts, &err), LF_OK);
     if (lf_tensor_set_open(&f->set, f->dir.path, &err) != LF_OK) fail_msg("%s", err.message);
     f->rows = part_of(f, LF_STORED_ROWS, "plain", 1);
     f->columns = part_of(f, LF_STORED_COLUMNS, "plain", 1);
-    f->mxfp4 = part_of(f, LF_STORED_MXFP4, "blocks", 1);
+    f->mxfp4 = part_of(f, LF_STORED_PACKED, "blocks", 1);
     *state = f;
     return 0;
 }
@@ -122,7 +133,10 @@ static void an_expert_is_read_whichever_way_it_stands(void **state)
     for (size_t r = 0; r < ROWS; r++)
         for (size_t k = 0; k < N_IN; k++) want[r * N_IN + k] = plain[k * ROWS + r];
     assert_memory_equal(columns, want, (size_t)ROWS * N_IN * sizeof(*want));
-    lf_mxfp4_expand(want, blocks, scales, (size_t)ROWS * GROUPS);
+    for (size_t i = 0; i < (size_t)ROWS * N_IN; i++) {
+        uint8_t code = blocks[i / 2] >> (i % 2 * 4) & 15;
+        want[i] = lf_bf16_from_f32(ldexpf(lf_code_number(LF_CODE_E2M1, code), scales[i / GROUP] - 127));
+    }
     assert_memory_equal(mxfp4, want, (size_t)ROWS * N_IN * sizeof(*want));
     assert_int_equal(lf_part_file_bytes(&f->columns, ROWS), PLAIN_BYTES / 2);
     assert_int_equal(lf_part_file_bytes(&f->mxfp4, ROWS), (BLOCKS_BYTES + SCALES_BYTES) / 2);
@@ -158,8 +172,8 @@ static void the_hash_is_of_what_stands_in_the_file(void **state)
     hash_plainly(f->data + PLAIN_BYTES / 2, N_IN, 2 * ROWS, want);
     assert_memory_equal(got, want, sizeof(want));
     free(read_all(f, &f->mxfp4, got));
-    hash_plainly(f->data + PLAIN_BYTES + BLOCKS_BYTES / 2, ROWS, (size_t)GROUPS * LF_MXFP4_GROUP_BYTES, both[0]);
-    hash_plainly(f->data + PLAIN_BYTES + BLOCKS_BYTES + SCALES_BYTES / 2, ROWS, GROUPS, both[1]);
+    hash_plainly(f->data + PLAIN_BYTES + BLOCKS_BYTES / 2, ROWS, (size_t)GROUPS * GROUP_BYTES, both[0]);
+    hash_plainly(f->data + PLAIN_BYTES + BLOCKS_BYTES + SCALES_BYTES / 2, ROWS * GROUPS, 1, both[1]);
     lf_sha256(both, sizeof(both), want);
     assert_memory_equal(got, want, sizeof(want));
 }

@@ -1,7 +1,5 @@
 #include "model/unpack.h"
 
-#include "core/mix.h"
-#include "model/formats/mxfp4.h"
 #include "tests/support/test.h"
 
 static struct lf_threads *threads_of(int n)
@@ -57,28 +55,8 @@ static void columns_become_rows(void **state)
     }
 }
 
-static void threads_expand_what_one_does(void **state)
-{
-    (void)state;
-    enum { ROWS = 37, N_IN = 96, GROUPS = ROWS * N_IN / LF_MXFP4_GROUP };
-    static uint8_t blocks[GROUPS * LF_MXFP4_GROUP_BYTES], scales[GROUPS];
-    static uint16_t want[ROWS * N_IN], have[ROWS * N_IN + 1];
-    for (size_t i = 0; i < sizeof(blocks); i++) blocks[i] = (uint8_t)lf_random64(1, i);
-    for (size_t i = 0; i < sizeof(scales); i++) scales[i] = (uint8_t)lf_random64(2, i);
-    lf_mxfp4_expand(want, blocks, scales, GROUPS);
-    for (int n_threads = 1; n_threads <= 3; n_threads++) {
-        struct lf_threads *threads = threads_of(n_threads);
-        memset(have, 0x5a, sizeof(have));
-        lf_unpack_mxfp4(threads, have, blocks, scales, ROWS, N_IN);
-        assert_memory_equal(have, want, sizeof(want));
-        assert_int_equal(have[ROWS * N_IN], 0x5a5a);
-        lf_threads_destroy(threads);
-    }
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_become_rows),
-                                       cmocka_unit_test(threads_expand_what_one_does)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_become_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
