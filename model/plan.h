@@ -97,7 +97,7 @@ static inline bool lf_plan_is_plain(const struct lf_plan *plan)
 LF_MUST_CHECK enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, uint64_t weight_bytes,
                                           const struct lf_ops *ops, const struct lf_device_info *info,
                                           const struct lf_plan_opts *opts, struct lf_err *err);
-/* How weights are called that are in this format: "bf16", "int8 in groups of 64, by --quantize". */
+/* How weights are called that are in this format: "bf16", "int8 in groups of 32, by --quantize". */
 void lf_plan_name_weights(char name[LF_WEIGHTS_NAME_BYTES], const struct lf_plan *plan);
 /* For people, and as one JSON object. */
 void lf_plan_print(const struct lf_plan *plan, const struct lf_hparams *hp, struct lf_buf *out);

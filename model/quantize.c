@@ -6,11 +6,11 @@
 #include "core/check.h"
 #include "core/quant.h"
 
-enum { INT8_GROUP = 64, INT4_GROUP = 32, TASKS_PER_THREAD = 4 };
+enum { GROUP = 32, TASKS_PER_THREAD = 4 };
 
 struct lf_format lf_quantize_format(enum lf_code code)
 {
-    int group = code == LF_CODE_I8 ? INT8_GROUP : code == LF_CODE_I4 ? INT4_GROUP : 0;
+    int group = code == LF_CODE_I8 || code == LF_CODE_I4 ? GROUP : 0;
     return (struct lf_format){.dtype = LF_BF16, .code = code, .group = group, .group_rows = 1};
 }
 
