@@ -365,6 +365,17 @@ struct lf_format lf_weight_layout_format(const struct lf_weight_layout *l)
     return best;
 }
 
+void lf_weight_layout_quantized(const struct lf_weight_layout *l, bool *out)
+{
+    for (int i = 0; i < l->set->n_tensors; i++) out[i] = false;
+    for (int pass = 0; pass < 2; pass++) { /* those of which a part is, then without those of which one is not */
+        for (int i = 0; i < l->n_parts; i++) {
+            const struct lf_part *p = &l->parts[i];
+            if (l->targets[p->slot_idx].quantized == (pass == 0)) out[p->tensor - l->set->tensors] = pass == 0;
+        }
+    }
+}
+
 bool lf_weight_layout_tied(const struct lf_weight_layout *layout)
 {
     return layout->tied;

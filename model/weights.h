@@ -34,6 +34,8 @@ void lf_weight_layout_free(struct lf_weight_layout *layout); /* accepts NULL */
 uint64_t lf_weight_layout_bytes(const struct lf_weight_layout *layout);
 /* The format of the layers' matrices; where they have several, that of most elements. */
 struct lf_format lf_weight_layout_format(const struct lf_weight_layout *layout);
+/* out [n_tensors of the set]: of which tensors every part is quantized where it is loaded. */
+void lf_weight_layout_quantized(const struct lf_weight_layout *layout, bool *out);
 /* Whether every matrix that shares another one's bytes does: as the configuration says, unless the files hold one that
  * differs (lm_head). */
 bool lf_weight_layout_tied(const struct lf_weight_layout *layout);

@@ -17,6 +17,7 @@ int lf_load_command(const struct lf_config *config);
 int lf_tokenize_command(const struct lf_config *config);
 int lf_health_command(const struct lf_config *config);
 int lf_documents_command(const struct lf_config *config);
+int lf_quantize_command(const struct lf_config *config);
 /* Those that need no configuration. */
 int lf_docs_command(const char *name); /* NULL: not given */
 int lf_version_command(void);

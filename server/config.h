@@ -20,7 +20,8 @@ enum lf_command {
     LF_COMMAND_LOAD = 8,
     LF_COMMAND_TOKENIZE = 16,
     LF_COMMAND_HEALTH = 32,
-    LF_COMMAND_DOCUMENTS = 64
+    LF_COMMAND_DOCUMENTS = 64,
+    LF_COMMAND_QUANTIZE = 128
 };
 
 enum { LF_CONFIG_LIST_N = 64, LF_CONFIG_ARGS_N = 64 };
@@ -122,6 +123,9 @@ struct lf_config {
     int itl_ms;
 
     bool all; /* documents rm */
+
+    int quantize_to; /* quantize: of --to's choices */
+    const char *out; /* a directory to make */
 
     const char *config;
     bool json;

@@ -26,6 +26,7 @@ static const struct {
     {LF_COMMAND_TOKENIZE, lf_tokenize_command},
     {LF_COMMAND_HEALTH, lf_health_command},
     {LF_COMMAND_DOCUMENTS, lf_documents_command},
+    {LF_COMMAND_QUANTIZE, lf_quantize_command},
 };
 
 int lf_report(const struct lf_err *err)

@@ -35,7 +35,7 @@ const struct lf_option_hint lf_option_hints[] = {
     {"--tokenizer", NULL, IN_DIR},
     {"--chat-template --chat-template-file", NULL, IN_DIR},
     {"--trust-remote-code", NULL, "no code of a model is run"},
-    {"--quantization -q", NULL, NONE ": take the model in bfloat16, float16 or float32"},
+    {"--quantization -q", "quantize", "of plain weights; what a quantized checkpoint is, its config.json says"},
     {"--allowed-origins", "cors-origin", NULL},
     {"--uvicorn-log-level", "log-level", NULL},
     {"--ssl-keyfile --ssl-certfile --ssl-key-file --ssl-cert-file", NULL, PROXY},

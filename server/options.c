@@ -26,7 +26,7 @@ static const struct lf_option rows[] = {
          "A directory has config.json, *.safetensors and tokenizer.json or tokenizer.model. A name, with @REVISION "
          "behind it for another than main, is looked for where HF_HUB_CACHE or HF_HOME say; nothing is downloaded. "
          "Where there is no demo/model here, that name is the demo model that was installed with the program.",
-     .commands = MODELS | TOKENIZE,
+     .commands = MODELS | TOKENIZE | QUANTIZE,
      .group = LF_GROUP_MODEL},
     {.name = "load",
      .type = LF_OPTION_CHOICE,
@@ -57,10 +57,10 @@ static const struct lf_option rows[] = {
      .arg = "FORMAT",
      .help = "what plain weights become while they are read: half of their bytes, or a quarter",
      .detail =
-         "Matrices of the layers, experts included, are rounded: fp8 with a scale for each row, int8 with one for "
-         "each 64 elements of a row, int4 with one for each 32. Embedding, head, routers and what sets the memory "
-         "of delta nets stay as they are. Answers change a little (docs/models.md says how much). A format that "
-         "the device has no kernels for is refused. A checkpoint that is quantized already needs no option.",
+         "Matrices of the layers, experts included, are rounded: fp8 with a scale for each row, int8 and int4 with one "
+         "for each 32 elements of a row. Embedding, head, routers and what sets the memory of delta nets stay as they "
+         "are. Answers change a little (docs/models.md says how much). A format that the device has no kernels for is "
+         "refused. A checkpoint that is quantized already needs no option; longflash quantize writes one.",
      .commands = MODELS,
      .group = LF_GROUP_MODEL},
     {.name = "seed",
@@ -374,7 +374,7 @@ static const struct lf_option rows[] = {
      .arg = "N",
      .shown = "one for each CPU this process may run on, on a GPU 16 of them at most",
      .help = "worker threads",
-     .commands = MODELS,
+     .commands = MODELS | QUANTIZE,
      .group = LF_GROUP_DEVICE},
     {.name = "isa",
      .type = LF_OPTION_CHOICE,

@@ -90,6 +90,18 @@ const struct lf_command_row lf_command_rows[] = {
                  "longflash documents rm 234f9d49 --cache-dir /var/cache/longflash\n"
                  "longflash documents export kept.lf --cache-dir /var/cache/longflash\n"
                  "longflash documents export - --cache-dir A | ssh host longflash documents import - --cache-dir B\n"},
+    {.command = LF_COMMAND_QUANTIZE,
+     .name = "quantize",
+     .args = "[--model DIR] [--to FORMAT] --out DIR",
+     .summary = "writes a model again with quantized matrices",
+     .text = "Writes the model in --model once more, with the matrices of its layers quantized, as a checkpoint in the "
+             "format of compressed-tensors, which other engines open, too: int8 and int4 as pack-quantized in groups, "
+             "fp8 as float-quantized with a scale a row. Embedding, head, routers and what sets the memory of delta "
+             "nets stay as they are, and tokenizer, template and generation_config.json come along. The numbers are "
+             "those of --quantize, but a start then reads as few bytes as it computes with.\n\n"
+             "--out appears when all of it is written, or not at all.",
+     .examples = "longflash quantize --model /models/llama --to int4 --out /models/llama-int4\n"
+                 "longflash serve --model /models/llama-int4\n"},
     {.name = "docs",
      .args = "NAME",
      .words = LF_DOCS_NAMES,

@@ -8,12 +8,13 @@ complete -c longflash -n __fish_use_subcommand -a tokenize -d 'prints the token 
 complete -c longflash -n __fish_use_subcommand -a health -d 'asks a server whether it is ready'
 complete -c longflash -n __fish_use_subcommand -a documents -d 'lists, checks, removes and moves what --cache-dir has kept'
 complete -c longflash -n '__fish_seen_subcommand_from documents' -a 'ls verify rm export import'
+complete -c longflash -n __fish_use_subcommand -a quantize -d 'writes a model again with quantized matrices'
 complete -c longflash -n __fish_use_subcommand -a docs -d 'prints a document that the program makes of its own tables'
 complete -c longflash -n '__fish_seen_subcommand_from docs' -a 'api metrics options man bash zsh fish'
 complete -c longflash -n __fish_use_subcommand -a version -d 'prints version, commit, backends and libraries'
 complete -c longflash -n __fish_use_subcommand -a help -d 'prints the page of a command'
-complete -c longflash -n '__fish_seen_subcommand_from help' -a 'serve plan run load tokenize health documents docs version help'
-complete -c longflash -n '__fish_seen_subcommand_from serve plan run tokenize' -l model -d 'model directory, or the name of a model in this machine\'s Hugging Face cache' -x -a '(__fish_complete_directories)'
+complete -c longflash -n '__fish_seen_subcommand_from help' -a 'serve plan run load tokenize health documents quantize docs version help'
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run tokenize quantize' -l model -d 'model directory, or the name of a model in this machine\'s Hugging Face cache' -x -a '(__fish_complete_directories)'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l load -d 'files: weights from the directory; dummy: random weights of the same shapes, from config.json alone' -x -a 'files dummy'
 complete -c longflash -n '__fish_seen_subcommand_from tokenize' -l load -d 'dummy: a directory without a tokenizer will do; its texts are token ids with spaces between them' -x -a 'files dummy'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l quantize -d 'what plain weights become while they are read: half of their bytes, or a quarter' -x -a 'none fp8 int8 int4'
@@ -44,7 +45,7 @@ complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l document-me
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l document-tokens -d 'tokens that the documents of one key may have together' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l response-memory -d 'memory for stored responses (/v1/responses)' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l device -d 'cpu, or cuda:N for a GPU; auto: the first GPU where this build and the machine have one, else the CPU' -x
-complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l threads -d 'worker threads' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run quantize' -l threads -d 'worker threads' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l isa -d 'instruction set of the CPU not to be exceeded' -x -a 'auto c avx2 avx512 avx512-bf16 amx'
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l gpu-memory -d 'plan for a GPU of so much memory, whether this machine has it or not' -x
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l gpu-sms -d 'multiprocessors of the GPU of --gpu-memory' -x
@@ -69,10 +70,10 @@ complete -c longflash -n '__fish_seen_subcommand_from serve' -l drain-timeout -d
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l no-page -d 'leave out the page for browsers at /'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l keep-alive -d 'what a silent stream sends every 10 s' -x -a 'comment chunk off'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l metrics-prefix -d 'prefix of the names in /metrics' -x -a 'longflash vllm'
-complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokenize health documents' -l config -d 'JSON file of settings ("max_seqs" for --max-seqs); "comment" keys are for people' -r -F
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokenize health documents quantize' -l config -d 'JSON file of settings ("max_seqs" for --max-seqs); "comment" keys are for people' -r -F
 complete -c longflash -n '__fish_seen_subcommand_from serve run' -l log-level -d 'least level that is logged' -x -a 'debug info warn error'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l log-file -d 'log here and not on standard error; SIGHUP opens it again' -r -F
-complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokenize health documents' -l help -d 'this page'
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokenize health documents quantize' -l help -d 'this page'
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l json -d 'print the plan as one JSON object'
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l ops -d 'also print what each op of a step takes'
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l profile -d '--ops with measured times'
@@ -89,6 +90,8 @@ complete -c longflash -n '__fish_seen_subcommand_from run' -l choice -d 'the ans
 complete -c longflash -n '__fish_seen_subcommand_from tokenize' -l raw -d 'no BOS, and special tokens are ordinary text'
 complete -c longflash -n '__fish_seen_subcommand_from tokenize' -l decode -d 'the arguments are ids: print their text'
 complete -c longflash -n '__fish_seen_subcommand_from tokenize' -l count -d 'print the number of tokens only'
+complete -c longflash -n '__fish_seen_subcommand_from quantize' -l to -d 'the format of the matrices of layers, as --quantize of serve makes it' -x -a 'fp8 int8 int4'
+complete -c longflash -n '__fish_seen_subcommand_from quantize' -l out -d 'the directory to make; it must not be there' -x -a '(__fish_complete_directories)'
 complete -c longflash -n '__fish_seen_subcommand_from load' -l url -d 'the server; its key, if it needs one, is the first of LONGFLASH_API_KEYS' -x
 complete -c longflash -n '__fish_seen_subcommand_from health' -l url -d 'the server; no key is needed' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l concurrency -d 'requests at once, a test each' -x

@@ -18,9 +18,9 @@ static void names_are_unique_within_a_command(void **state)
 static void every_default_is_a_value_the_option_takes(void **state)
 {
     (void)state;
-    static const enum lf_command commands[] = {LF_COMMAND_SERVE,    LF_COMMAND_PLAN,     LF_COMMAND_RUN,
-                                               LF_COMMAND_LOAD,     LF_COMMAND_TOKENIZE, LF_COMMAND_HEALTH,
-                                               LF_COMMAND_DOCUMENTS};
+    static const enum lf_command commands[] = {LF_COMMAND_SERVE,     LF_COMMAND_PLAN,     LF_COMMAND_RUN,
+                                               LF_COMMAND_LOAD,      LF_COMMAND_TOKENIZE, LF_COMMAND_HEALTH,
+                                               LF_COMMAND_DOCUMENTS, LF_COMMAND_QUANTIZE};
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         struct lf_config c;
         struct lf_err err;
