@@ -3,7 +3,7 @@
  * Four k of a panel are a row of four B tiles as they lie (gemm_quant.h), 256 bytes apart from the next four. 16 rows
  * meet the 64 columns of a group in C tiles 0 to 3, A in tile 4, B in 6 and 7 in turn. A group of 32 k is half a tile
  * deep. What they sum up is stored, and goes into the accumulators as the sums of vectors do: the same bits. That costs
- * as much as 128 k of multiplying, so that few rows are better off with vectors.
+ * as much as 128 k of multiplying: few rows are better off with vectors, and groups of 32 k gain nothing over them.
  *
  * Tiles have 16 rows always; the last rows of x are copied, with whatever behind them. They are configured on entry
  * and released on exit, as in gemm_amx.c. */
@@ -12,8 +12,8 @@
 
 enum { TILE_ROWS = 16, TILE_K = 64, SUMS_ROW_BYTES = LF_PANEL_COLS * 4 };
 
-/* From so many rows on tiles are faster, in groups of 64 and 128 k and of 32 (bench_gemm). */
-enum { ROWS_MIN = 8, ROWS_MIN_32 = 24 };
+/* From so many rows on tiles are faster (bench_gemm): of I8, of packed codes, and where groups have 32 k. */
+enum { ROWS_MIN_I8 = 16, ROWS_MIN_U4 = 12, ROWS_MIN_32 = 24 };
 
 /* The operand of LDTILECFG. */
 struct tile_config {
@@ -111,14 +111,14 @@ LF_KERNEL void run_tiles(const struct lf_gemm_tile *t, struct kind kind)
     _tile_release();
 }
 
-static bool is_few_rows(const struct lf_gemm_tile *t)
+static bool is_few_rows(const struct lf_gemm_tile *t, int rows_min)
 {
-    return t->n_rows < (t->order->group == LF_QUANT_GROUP_MIN ? ROWS_MIN_32 : ROWS_MIN);
+    return t->n_rows < (t->order->group == LF_QUANT_GROUP_MIN ? ROWS_MIN_32 : rows_min);
 }
 
 static void amx_i8(const struct lf_gemm_tile *t)
 {
-    if (is_few_rows(t)) {
+    if (is_few_rows(t, ROWS_MIN_I8)) {
         tile_i8(t);
         return;
     }
@@ -128,7 +128,7 @@ static void amx_i8(const struct lf_gemm_tile *t)
 
 static void amx_i4(const struct lf_gemm_tile *t)
 {
-    if (is_few_rows(t)) {
+    if (is_few_rows(t, ROWS_MIN_U4)) {
         tile_i4(t);
         return;
     }
@@ -141,7 +141,7 @@ static void amx_i4(const struct lf_gemm_tile *t)
 
 static void amx_e2m1(const struct lf_gemm_tile *t)
 {
-    if (is_few_rows(t)) {
+    if (is_few_rows(t, ROWS_MIN_U4)) {
         tile_e2m1(t);
         return;
     }
