@@ -2,8 +2,8 @@
  * instruction set.
  *
  * Of a code's byte moved to a lane's top, an arithmetic shift by 4 puts exponent and mantissa where a float has them,
- * and keeps the sign; the exponent's bias is off by 120, which a multiplication mends, of denormals too. Codes are no
- * NaN: 0x7f and 0xff would be ±480. */
+ * and keeps the sign; the exponent's bias is off by 120, which a multiplication mends, of denormals too. 0x7f and
+ * 0xff are ±480 here: the scale above them is NaN (lf_quant_pack_cols). */
 #ifndef LF_DEVICE_CPU_GEMM_E4M3_H
 #define LF_DEVICE_CPU_GEMM_E4M3_H
 

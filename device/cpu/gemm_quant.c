@@ -1,6 +1,7 @@
 /* The packed order of coded weights (gemm_quant.h): its sizes, packing, and reading a column back. */
 #include "device/cpu/gemm_quant.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/check.h"
@@ -77,6 +78,14 @@ static void pack_scale(const struct lf_quant_order *o, char *group, int col, flo
         memcpy(group + (size_t)col * sizeof scale, &scale, sizeof scale);
 }
 
+/* Kernels read the NaNs of E4M3 as ±480: their group's scale is NaN instead. */
+static bool has_nan(enum lf_code code, const uint8_t *codes, int n)
+{
+    for (int i = 0; code == LF_CODE_E4M3 && i < n; i++)
+        if ((codes[i] & 0x7f) == 0x7f) return true;
+    return false;
+}
+
 void lf_quant_pack_cols(const struct lf_quant_order *o, char *panel, int col, int n_rows, int n_in,
                         const struct lf_quant_rows *src, int first)
 {
@@ -86,9 +95,10 @@ void lf_quant_pack_cols(const struct lf_quant_order *o, char *panel, int col, in
         int k = g * o->group, n = LF_MIN(o->group, n_in - k);
         for (int r = 0; r < n_rows; r++) {
             size_t row = (size_t)(first + r), at = row * src_groups + (size_t)(k / o->format_group);
-            pack_scale(o, group, col + r, src->scales[at]);
+            const uint8_t *codes = src->codes + row * (size_t)n_in + k;
+            pack_scale(o, group, col + r, has_nan(o->code, codes, n) ? NAN : src->scales[at]);
             if (o->zeros) group[o->zeros_at + (size_t)(col + r)] = (char)src->zeros[at];
-            pack_codes(o, group + o->codes_at, col + r, src->codes + row * (size_t)n_in + k, n);
+            pack_codes(o, group + o->codes_at, col + r, codes, n);
         }
     }
 }

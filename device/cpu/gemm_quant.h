@@ -84,7 +84,7 @@ static inline int lf_quant_zero(enum lf_code code)
 }
 
 /* Packs rows [first, first + n_rows) of src, canonical rows of n_in columns, into columns col .. of one panel. E2M1:
- * scales are powers of two, 2^-127 to 2^127. */
+ * scales are powers of two, 2^-127 to 2^127. E4M3: a NaN makes its packed group's values of that row NaN. */
 void lf_quant_pack_cols(const struct lf_quant_order *o, char *panel, int col, int n_rows, int n_in,
                         const struct lf_quant_rows *src, int first);
 /* n elements of a panel's column from element `first` on, as floats: what lf_dequantize_rows makes of the same codes.

@@ -334,6 +334,29 @@ static void tokens_of_nan_stay_alone(void **state)
     }
 }
 
+/* A weight of NaN shows in its column, and there alone. */
+static void weights_of_nan_are_not_taken_for_numbers(void **state)
+{
+    (void)state;
+    static const struct lf_format f = {LF_BF16, LF_CODE_E4M3, 128, 128, false};
+    for (int bad = 0x7f; bad <= 0xff; bad += 0x80) {
+        uint8_t codes[3 * 200];
+        float scales[3 * 2] = {1, 1, 1, 1, 1, 1}, x[200], acc[LF_PANEL_COLS] __attribute__((aligned(64)));
+        memset(codes, 0x38, sizeof codes);
+        codes[200 + 150] = (uint8_t)bad;
+        for (int k = 0; k < 200; k++) x[k] = 1;
+        struct lf_quant_order o = lf_quant_order(&f, 200);
+        char *panel = fixture_alloc(lf_quant_panel_bytes(&o));
+        memset(panel, 0, lf_quant_panel_bytes(&o));
+        lf_quant_pack_cols(&o, panel, 0, 3, 200, &(struct lf_quant_rows){codes, scales, NULL}, 0);
+        struct lf_gemm_tile t = {
+            .acc = acc, .x = x, .x_stride = 200, .panel = panel, .n_rows = 1, .n_k = 200, .order = &o};
+        dev->quant.gemm[LF_CODE_E4M3]->tile(&t);
+        assert_true(acc[0] == 200 && isnan(acc[1]) && acc[2] == 200);
+        free(panel);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -347,6 +370,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(tiles_have_the_bits_of_plain_c),
         cmocka_unit_test(the_largest_codes_do_not_overflow),
         cmocka_unit_test(tokens_of_nan_stay_alone),
+        cmocka_unit_test(weights_of_nan_are_not_taken_for_numbers),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     lf_device_close(dev);
