@@ -5,7 +5,7 @@
     python3 tests/bench/gpu_ops/gemm_fp8_bench.py --build fp8.so        builds the kernels, where there is no GPU too
 
 Shapes are (n_out, n_in) of Llama's 8B and 70B. x is N(0, 1), w N(0, 0.02), both quantized: nearly zero data runs cooler and
-faster. With 2,048 and 8,192 tokens everything of one shape runs in turn, each sustained for S seconds. With 1 to 64 it runs in
+faster. With 2,048 and 8,192 tokens everything of one shape runs in turn, tiles of 256 tokens alone and in pairs, each sustained for S seconds. With 1 to 64 it runs in
 a graph over the weights of several layers, so that L2 has none of them, beside a copy of the same bytes. Medians of CUDA
 events. Before that, how far the products of codes are from float64, ours and PyTorch's.
 """
@@ -25,6 +25,7 @@ SHAPES = [(4096, 4096), (6144, 4096), (28672, 4096), (4096, 14336), (8192, 8192)
 P, I = ct.c_void_p, ct.c_int
 BLOCKS, ROWS = 0, 1
 FEW = [1, 8, 16, 32, 64]
+TILES_256, TILES_PAIRS = 2, 3  # gemm_fp8_sm90.h
 SOURCES = [("gemm_fp8_sm90.cu", "90a"), ("gemm_fp8_few_sm90.cu", "90a"), ("quant_rows.cu", "90")]
 
 
@@ -99,10 +100,10 @@ class Operands:
         p = Quant(self.xq[by].data_ptr(), self.xs[by].data_ptr(), self.stride, by, self.x.data_ptr(), self.m, self.k, self.k)
         check(self.lib.lf_cuda_quant_rows(ct.byref(p), launch()))
 
-    def ours(self, by, layer=0, overlaps=False):
+    def ours(self, by, layer=0, overlaps=False, tiles=-1):
         p = Gemm(self.y.data_ptr(), False, by, self.xq[by].data_ptr(), self.xs[by].data_ptr(), self.stride,
                  self.wq[by][layer].data_ptr(), self.ws[by][layer].data_ptr(), None, None, 1.0, self.m, self.k, self.n, self.n)
-        check(self.lib.lf_cuda_gemm_fp8(ct.byref(p), N_SMS, -1, launch(overlaps)))
+        check(self.lib.lf_cuda_gemm_fp8(ct.byref(p), N_SMS, tiles, launch(overlaps)))
 
     def torch_fp8(self, by):
         x = self.xq[by].view(torch.float8_e4m3fn)
@@ -157,8 +158,11 @@ def many(lib, report, m, shapes, seconds):
     for n, k in shapes:
         o = Operands(lib, m, n, k)
         for who, call in (("torch bf16", o.torch_bf16), ("torch blocks", lambda: o.torch_fp8(BLOCKS)),
-                          ("longflash blocks", lambda: o.ours(BLOCKS)), ("torch rows", lambda: o.torch_fp8(ROWS)),
-                          ("longflash rows", lambda: o.ours(ROWS))):
+                          ("longflash blocks 256", lambda: o.ours(BLOCKS, tiles=TILES_256)),
+                          ("longflash blocks pairs", lambda: o.ours(BLOCKS, tiles=TILES_PAIRS)),
+                          ("torch rows", lambda: o.torch_fp8(ROWS)),
+                          ("longflash rows 256", lambda: o.ours(ROWS, tiles=TILES_256)),
+                          ("longflash rows pairs", lambda: o.ours(ROWS, tiles=TILES_PAIRS))):
             ms = median_ms(call, seconds)
             report(what="gemm", who=who, m=m, n=n, k=k, us=ms * 1e3, tflops=2.0 * m * n * k / ms / 1e9)
         for who, by in (("longflash blocks", BLOCKS), ("longflash rows", ROWS)):
@@ -211,7 +215,7 @@ class Report:
     def __call__(self, **row):
         row.update({f: round(row[f], 2) for f in ("us", "tflops", "gbs") if f in row})
         row.update({f: "%.3g" % row[f] for f in ("error",) if f in row})
-        print(" ".join(f"{f} {row[f]:<16}" if f == "who" else f"{f} {row[f]:>8}" for f in self.FIELDS if f in row), flush=True)
+        print(" ".join(f"{f} {row[f]:<22}" if f == "who" else f"{f} {row[f]:>8}" for f in self.FIELDS if f in row), flush=True)
         if self.writer:
             self.writer.writerow({**self.common, **row})
             self.file.flush()
