@@ -9,8 +9,8 @@
  * Promotion. A step's sums, from zero, are in the tensor core's accumulator; then they are added to sums of the
  * thread's own. With one accumulator a warpgroup cannot multiply meanwhile: the other one does. Of 256 tokens each
  * warpgroup has two halves of 64, one after the other through the same accumulator: 64 + 128 registers, and w is
- * brought once for 256 tokens. What other forms cost is in docs/notebook/gemm-fp8.md; a sustained GEMM is bound by the
- * card's power, in which an addition of 128 products' sum is a fifth.
+ * brought once for 256 tokens. What other forms cost is in docs/notebook/gemm-fp8.md;
+ * sustained it is bound by the card's power, and additions take a tenth to a fifth of its rate.
  *
  * Outputs of 16 bits go through shared memory, and the copy engine writes them while the next tile is multiplied.
  * Floats go from registers, for a residual may have to be read. Rows behind the last token come as zeros and are
