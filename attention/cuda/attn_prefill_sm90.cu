@@ -10,21 +10,24 @@
  * issuing, so that one's GEMMs run under the other's softmax.
  *
  * The softmax is online, and optimistic. Any offset serves for a row's exponents as long as nothing overflows, so the
- * usual tile needs no maximum: P is computed with the offset that the row has. An offset is an integer, so another one
- * is a power of two apart: where the sum of some thread's part of a row passes a bound, P, l and o go down by as many
- * powers of two as bring the row far below it, and nothing is computed again. bf16 has the exponents of float, so there
- * is room: rows begin at 2^-40, are let up to 2^32, and brought down to 2^-80, where later tiles may be 2^200 above.
- * Only beyond that, in fp16, which has no such room, and in the first tile of a split are maxima taken, and P computed
- * once more with an offset made of them. Products with values below 2^-46 may vanish where a row's scores have grown so
- * far.
+ * usual tile needs no maximum: P is computed with the offset that the row has. Where the sum of some thread's part of a
+ * row passes a bound, the row gets another offset, in one of two ways:
  *
- * The rate hardly depends on the data. The worst are scores that pass the bound with every tile, by 78 and more in
- * natural units: then each tile is brought down; from 138 on each is exponentiated twice.
+ * - Found (attn_rows.cuh). The tile's maximum is taken and made the offset, and P computed again. Where scores have
+ *   grown once they may grow on, so the offset then leads the maximum by far. The worst are scores that grow by 2^64
+ *   with every tile, 44 in natural units for every 128 keys, all the way: then each tile is exponentiated twice.
+ * - Raised (RAISES: bf16 at head_dim 64 and 256, without lse). Offsets are integers, so another one is a power of two
+ *   apart: P, l and o go down by powers of two, and nothing is computed again. bf16 has the exponents of float, so
+ * there is room: rows begin at 2^-40, are let up to 2^32, and brought down to 2^-80, where a tile may be 2^200 above
+ * the one before. Only beyond that, and in the first tile that a row sees, are maxima taken. The worst are scores that
+ * pass the bound with every tile, by 78 and more in natural units: each tile is brought down then; from 138 on each is
+ *   exponentiated twice. Products with values below 2^-46 may vanish where a row's scores have grown so far.
  *
- * l sums what the tensor cores multiply, P as rounded: where one key outweighs all others P need not be a power of two
- * for the row to be that key's values exactly. Sums of four are made in pairs of elements, rounded again: what that
- * loses is no more than rounding P does, and one key's weight it does not touch. lse promises more digits than that:
- * where it is asked for, another kernel sums P before it is rounded, and its output is that of these sums.
+ * Where offsets are raised, l sums what the tensor cores multiply, P as rounded: P of a key that outweighs all others
+ * is no power of two then, and the row is that key's values exactly all the same. Four are summed in pairs of elements,
+ * rounded again: that loses no more than rounding P does, and of one key's weight nothing. lse promises more digits
+ * than such sums have, so where it is asked for offsets are found. At head_dim 80 to 128 they are found, too: the
+ * packed sums take the registers that P should be made in, and on normal data the copies cost more than the sums save.
  *
  * Tiles that all rows see whole skip the mask.
  *
@@ -46,14 +49,11 @@
 #include "device/cuda/launch.cuh"
 #include "device/cuda/ptx_wgmma.cuh"
 
-/* Where P may be. SUM: bound of a thread's part of a row in a tile, past which the row's offset moves; LOST: the bound
- * past which P may not be finite, or not in T. FIRST, LEAD: by how many powers of two offsets are made larger than the
- * maximum in the first tile of a split that the row sees, and later. */
-template <class T> struct p_range {
+/* Where P may be when offsets are raised. SUM: bound of a thread's part of a row in a tile, past which the row's offset
+ * moves; LOST: the bound past which P may not be finite. FIRST, LEAD: by how many powers of two offsets are made larger
+ * than the maximum in the first tile of a split that the row sees, and later. */
+struct raised_range {
     static constexpr float SUM = 0x1p32f, LOST = 0x1p120f, FIRST = 40.0f, LEAD = 80.0f;
-};
-template <> struct p_range<fp16> {
-    static constexpr float SUM = 0x1p12f, LOST = SUM, FIRST = 0.0f, LEAD = 0.0f;
 };
 
 /* Both bf16 of a word times 2^-k: their exponents less k, and 0 where that would be below the least. */
@@ -78,10 +78,11 @@ struct score_rule {
 };
 
 /* One consumer warpgroup. Row half h of a thread is row 64 · group + 16 · warp + lane / 4 + 8h of the tile. */
-template <class T, int D, bool LSE> struct consumer {
+template <class T, int D, bool RAISES> struct consumer {
     using shape = prefill_shape<D>;
-    using range = p_range<T>;
+    using range = raised_range;
     static constexpr bool FETCHES_EARLY = D <= shape::KEYS;
+    static constexpr float BOUND = RAISES ? range::SUM : offset_bounds<T>::SUM;
     enum { KEYS = shape::KEYS, N_SLOTS = shape::N_SLOTS };
 
     const lf_attn_cuda_args &args;
@@ -179,7 +180,7 @@ template <class T, int D, bool LSE> struct consumer {
         }
     }
 
-    /* Scores to P, and this thread's part of the rows' sums: of P as rounded, or before for lse. */
+    /* Scores to P, and this thread's part of the rows' sums: of P as rounded where offsets are raised. */
     LF_GPU_MEMBER void exponentiate(const float (&offset)[2], float (&sum)[2])
     {
         sum[0] = sum[1] = 0.0f;
@@ -191,9 +192,9 @@ template <class T, int D, bool LSE> struct consumer {
                 float a = ex2_approx_ftz(__fmaf_rn(s[8 * i + 2 * e], rule.factor, -offset[h]));
                 float b = ex2_approx_ftz(__fmaf_rn(s[8 * i + 2 * e + 1], rule.factor, -offset[h]));
                 p[i][e] = pack<T>(a, b);
-                if constexpr (LSE) sum[h] += a + b;
+                if constexpr (!RAISES) sum[h] += a + b;
             }
-        if constexpr (!LSE) add_rounded(sum);
+        if constexpr (RAISES) add_rounded(sum);
     }
 
     LF_GPU_MEMBER void add_rounded(float (&sum)[2]) const
@@ -208,16 +209,33 @@ template <class T, int D, bool LSE> struct consumer {
             }
     }
 
-    /* Offsets made of the tile's maxima for the rows that `lost` says, and P and its sums anew. */
+    /* This thread's part of a row's largest score. */
+    LF_GPU_MEMBER float top_score(int h) const
+    {
+        float top = -INFINITY;
+#pragma unroll
+        for (int j = 0; j < KEYS / 8; j++) top = fmaxf(top, fmaxf(s[4 * j + 2 * h], s[4 * j + 2 * h + 1]));
+        return top;
+    }
+
+    /* P with a new offset for the rows whose sums passed the bound; their l and o are rescaled. */
+    LF_GPU_MEMBER void update_offsets(float (&sum)[2], bool is_first)
+    {
+        float scale[2], offset[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            scale[h] = move_offset<T>(top_score(h), sum[h], rule.factor, is_first, m[h], l[h], offset[h]);
+        scale_outputs(scale);
+        exponentiate(offset, sum);
+    }
+
+    /* The same with integer offsets, for the rows whose P is lost. */
     LF_GPU_MEMBER void find_offsets(const bool (&lost)[2], float (&sum)[2])
     {
         float scale[2], offset[2];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            float top = -INFINITY, old = m[h];
-#pragma unroll
-            for (int j = 0; j < KEYS / 8; j++) top = fmaxf(top, fmaxf(s[4 * j + 2 * h], s[4 * j + 2 * h + 1]));
-            top = quad_max(top);
+            float top = quad_max(top_score(h)), old = m[h];
             if (lost[h]) m[h] = ceilf(top * rule.factor) + (old == -INFINITY ? range::FIRST : range::LEAD);
             offset[h] = m[h] == -INFINITY ? 0.0f : m[h]; /* a row that has seen no key */
             scale[h] = ex2_approx_ftz(old - offset[h]);
@@ -249,11 +267,14 @@ template <class T, int D, bool LSE> struct consumer {
     }
 
     /* Some row of the warp passed the bound. Which of the two ways a row goes is its own affair. */
-    LF_GPU_MEMBER void move_offsets(float (&sum)[2])
+    LF_GPU_MEMBER void move_offsets(float (&sum)[2], bool is_first)
     {
-        bool lost[2] = {quad_any(!(sum[0] <= range::LOST)), quad_any(!(sum[1] <= range::LOST))};
-        if (__any_sync(ALL_LANES, lost[0] || lost[1])) find_offsets(lost, sum);
-        if constexpr (range::SUM < range::LOST) raise_offsets(sum);
+        if constexpr (RAISES) {
+            bool lost[2] = {quad_any(!(sum[0] <= range::LOST)), quad_any(!(sum[1] <= range::LOST))};
+            if (__any_sync(ALL_LANES, lost[0] || lost[1])) find_offsets(lost, sum);
+            if (!is_first) raise_offsets(sum);
+        } else
+            update_offsets(sum, is_first);
     }
 
     LF_GPU_MEMBER void scale_outputs(const float (&scale)[2])
@@ -290,9 +311,8 @@ template <class T, int D, bool LSE> struct consumer {
         hold_scores();
         release_slot(k_slot);
         mask(first_key);
-        const bool both[2] = {true, true};
-        float sum[2];
-        find_offsets(both, sum);
+        float sum[2] = {INFINITY, INFINITY};
+        move_offsets(sum, true);
         l[0] += sum[0];
         l[1] += sum[1];
     }
@@ -319,7 +339,7 @@ template <class T, int D, bool LSE> struct consumer {
         release_slot(v_slot);
         float sum[2];
         exponentiate(m, sum);
-        if (__any_sync(ALL_LANES, !(sum[0] <= range::SUM) || !(sum[1] <= range::SUM))) move_offsets(sum);
+        if (__any_sync(ALL_LANES, !(sum[0] <= BOUND) || !(sum[1] <= BOUND))) move_offsets(sum, false);
         l[0] += sum[0];
         l[1] += sum[1];
     }
@@ -342,7 +362,7 @@ template <class T, int D, bool LSE> struct consumer {
     {
         l[0] = quad_sum(l[0]);
         l[1] = quad_sum(l[1]);
-        normalize_rows<D>(o, m, l);
+        if constexpr (RAISES) normalize_rows<D>(o, m, l);
         if (!begun) return;
         if constexpr (FETCHES_EARLY)
             combine_before<D>([&](int i) { return make_float4(s[4 * i], s[4 * i + 1], s[4 * i + 2], s[4 * i + 3]); },
@@ -403,7 +423,7 @@ template <class T, int D, bool LSE> struct consumer {
     }
 };
 
-template <class T, int D, bool LSE>
+template <class T, int D, bool RAISES>
 __global__ void __launch_bounds__(PREFILL_THREADS, 1)
     attn_prefill(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap kv_map,
                  const __grid_constant__ lf_attn_cuda_args args)
@@ -432,7 +452,7 @@ __global__ void __launch_bounds__(PREFILL_THREADS, 1)
         }
     } else {
         setmaxnreg_inc<232>();
-        consumer<T, D, LSE> self = {args, smem, role - 1, score_rule::of(args)};
+        consumer<T, D, RAISES> self = {args, smem, role - 1, score_rule::of(args)};
         self.run();
     }
 }
@@ -444,18 +464,18 @@ typedef void prefill_kernel(const CUtensorMap, const CUtensorMap, const lf_attn_
 struct prefill_entry {
     int head_dim;
     size_t smem_bytes;
-    prefill_kernel *kernels[4]; /* bf16, fp16, bf16 with lse, fp16 with lse */
+    prefill_kernel *kernels[3]; /* bf16, fp16, bf16 with lse */
 };
 
-#define ENTRY(d)                                                                                                       \
+#define ENTRY(d, raises)                                                                                               \
     {                                                                                                                  \
         d, sizeof(prefill_smem<d>) + 1024,                                                                             \
         {                                                                                                              \
-            attn_prefill<bf16, d, false>, attn_prefill<fp16, d, false>, attn_prefill<bf16, d, true>,                   \
-                attn_prefill<fp16, d, true>                                                                            \
+            attn_prefill<bf16, d, raises>, attn_prefill<fp16, d, false>, attn_prefill<bf16, d, false>                  \
         }                                                                                                              \
     }
-static const prefill_entry entries[] = {ENTRY(64), ENTRY(80), ENTRY(96), ENTRY(112), ENTRY(128), ENTRY(256)};
+static const prefill_entry entries[] = {ENTRY(64, true),   ENTRY(80, false),  ENTRY(96, false),
+                                        ENTRY(112, false), ENTRY(128, false), ENTRY(256, true)};
 
 static const prefill_entry *find_entry(int head_dim)
 {
@@ -524,7 +544,9 @@ int lf_attn_prefill_sm90(const struct lf_attn_cuda_args *args, void *stream)
     rc = encode_map(&kv_map, args->fp16, args->kv, 2, kv_dims, kv_box);
     if (rc != 0) return rc;
 
-    return queue_kernel(entry->kernels[(args->fp16 ? 1 : 0) + (args->lse ? 2 : 0)],
+    return queue_kernel(entry->kernels[args->fp16  ? 1
+                                       : args->lse ? 2
+                                                   : 0],
                         {(unsigned)n_ctas, PREFILL_THREADS, entry->smem_bytes}, launch_of(args, stream), q_map, kv_map,
                         *args);
 }

@@ -82,14 +82,16 @@ LF_GPU_FN float capped(float cap, float arg)
 /* ---- offsets of exponents ---- */
 
 /* Of a row that the four threads of a quad have: where its sum of P in a tile passed the bound, the tile's maximum
- * (top: this thread's, of scores) becomes m, and in a split's later tiles the lead is added: scores that have grown
- * grow on. *offset is what to subtract from exponents. Rescales l, and returns what o must be rescaled by. */
+ * (top: this thread's, of scores) becomes m, and in later tiles than the first that it sees of a split the lead is
+ * added: scores that have grown grow on. *offset is what to subtract from exponents. Rescales l, and returns what o
+ * must be rescaled by. */
 template <class T>
 LF_GPU_FN float move_offset(float top, float sum, float factor, bool is_first, float &m, float &l, float &offset)
 {
     float old = m;
     top = quad_max(top);
-    if (quad_any(!(sum <= offset_bounds<T>::SUM))) m = top * factor + (is_first ? 0.0f : offset_bounds<T>::LEAD);
+    if (quad_any(!(sum <= offset_bounds<T>::SUM)))
+        m = top * factor + (is_first || old == -INFINITY ? 0.0f : offset_bounds<T>::LEAD);
     offset = m == -INFINITY ? 0.0f : m; /* a row that has seen no key */
     float scale = ex2_approx_ftz(old - offset);
     l *= scale;
