@@ -247,9 +247,8 @@ static void prepare_gemms(struct lf_executor *x)
         const struct lf_op *op = &s.program->ops[i];
         if (!lf_op_has_gemm(op->kind)) continue;
         struct lf_gemm_params p = lf_step_gemm_params(&s, op);
-        if (is_prepared(&s, i, &p)) continue;
-        ops->gemm_prepare(x->dev, &p);
         if (has_fused_norm(op)) x->fused_norm_tokens = LF_MIN(x->fused_norm_tokens, ops->fused_norm_tokens(x->dev, &p));
+        if (!is_prepared(&s, i, &p)) ops->gemm_prepare(x->dev, &p);
     }
 }
 

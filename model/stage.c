@@ -46,7 +46,9 @@ void lf_stage_deinit(struct lf_stage *stage)
 
 int lf_stage_begin(struct lf_stage *stage, const struct lf_part *p)
 {
-    int n = (int)LF_MIN((size_t)LF_STAGE_BYTES / row_bytes_of(p), (size_t)p->n_rows);
+    /* Coded rows are smaller than expanded ones, but where a row is a few columns and its scale. */
+    size_t row_bytes = p->coded ? LF_MAX(row_bytes_of(p), (size_t)p->n_in + 8) : row_bytes_of(p);
+    int n = (int)LF_MIN((size_t)LF_STAGE_BYTES / row_bytes, (size_t)p->n_rows);
     int piece = lf_hash_piece_rows(hashed_bytes_of(p));
     lf_sha256_init(&stage->sha);
     lf_sha256_init(&stage->scales_sha);

@@ -7,6 +7,7 @@
 #include "device/cuda/gemm_coded.h"
 
 #include "core/check.h"
+#include "device/cuda/coded_order.h"
 #include "device/cuda/gemm_cublaslt.h"
 
 enum { SLICED_TOKENS = 64, STRIP_BYTES = 64 << 20, STRIP_ROWS = 256 /* a strip's are a multiple of it */ };
@@ -44,7 +45,8 @@ static void run_slices(struct lf_device *dev, const struct lf_gemm_params *p)
 
 static int strip_rows(const struct lf_weight *w)
 {
-    int n = STRIP_BYTES / 2 / w->n_in / STRIP_ROWS * STRIP_ROWS;
+    int n = STRIP_BYTES / 2 / w->n_in;
+    n -= n % (n < STRIP_ROWS ? (int)LF_CODED_RUN : (int)STRIP_ROWS); /* rows so long that 256 do not fit: whole runs */
     LF_ASSERT(n > 0);
     return LF_MIN(n, w->n_out);
 }

@@ -441,7 +441,8 @@ bool lf_cuda_gemm_fp8_supports(const struct lf_fp8_gemm_params *p)
 {
     size_t addresses = (size_t)p->x | (size_t)p->w | (size_t)p->y | (size_t)p->x_scales | (size_t)p->residual;
     return p->n_in > 0 && p->n_in % 16 == 0 && p->n_out % 8 == 0 && p->y_stride % 8 == 0 && addresses % 16 == 0 &&
-           ((size_t)p->bias | (size_t)p->w_scales) % 8 == 0 && p->x_scale_stride % 4 == 0;
+           ((size_t)p->bias | (size_t)p->w_scales) % 8 == 0 &&
+           (p->by == LF_FP8_ROWS || (p->x_scale_stride % 4 == 0 && p->x_scale_stride >= p->n_tokens));
 }
 
 /* Tokens of the tiles that the busiest multiprocessor has. */

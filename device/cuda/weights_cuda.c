@@ -16,8 +16,10 @@ static bool supports_format(const struct lf_device *dev, const struct lf_format 
 {
     (void)n_out;
     if (lf_format_is_plain(format)) return true;
-    bool has_kernels = format->code != LF_CODE_E2M1 || dev->info.act_dtype == LF_BF16;
-    return n_experts == 0 && dev->cuda->has_gemv_quant && has_kernels && lf_coded_order_has(format, n_in);
+    /* A GPU that is only described is taken for one whose shared memory the kernels fit into. */
+    bool has_gemv = dev->info.is_described || dev->cuda->has_gemv_quant;
+    bool has_kernels = has_gemv && (format->code != LF_CODE_E2M1 || dev->info.act_dtype == LF_BF16);
+    return n_experts == 0 && has_kernels && lf_coded_order_has(format, n_in);
 }
 
 static uint64_t weight_bytes(const struct lf_format *format, int n_out, int n_in)

@@ -61,6 +61,10 @@ class Shape(harness.Case):
         self.assertEqual((status, p["fits"]), (2, False))
         self.assertIn("--ctx", p["advice"])
         plain = plan("--gpu-memory", "80G")[2]
+        for format in ("fp8", "int4"):
+            status, _, p = plan("--gpu-memory", "80G", "--quantize", format)
+            self.assertEqual(status, 0)
+            self.assertLess(p["weight_bytes"], {"fp8": 0.6, "int4": 0.4}[format] * plain["weight_bytes"])
         below = plan("--gpu-memory", "80G", "--cache-memory", "32G", "--cache-dir", "/nowhere")[2]
         self.assertEqual((below["cache_memory_bytes"], below["cache_memory_tokens"]), (32 << 30, (32 << 30) // (128 << 10)))
         self.assertGreater(below["disk_index_bytes"], 0)

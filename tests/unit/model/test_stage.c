@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "core/check.h"
 #include "core/mix.h"
 #include "core/quant.h"
 #include "device/cpu/threads.h"
@@ -201,12 +202,31 @@ static void a_file_that_was_changed_is_an_error(void **state)
     expect_error(f, &f->mxfp4, LF_NOT_FOUND, "model.safetensors");
 }
 
+/* Codes, a scale and a zero point take more than an expanded row has where that is a few columns. */
+static void coded_rows_of_few_columns_have_room(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_stage s;
+    struct lf_err err;
+    assert_int_equal(lf_stage_init(&s, f->dev, &f->set, 0, false, &err), LF_OK);
+    for (int n_in = 1; n_in <= 3 * GROUP; n_in++) {
+        struct lf_part p = f->mxfp4;
+        p.coded = true;
+        p.n_rows = LF_STAGE_BYTES;
+        p.n_in = p.quantized.n_in = n_in;
+        size_t n = (size_t)lf_stage_begin(&s, &p), n_scales = n * (size_t)((n_in + GROUP - 1) / GROUP);
+        assert_true(LF_ROUND_UP(n * (size_t)n_in, sizeof(float)) + n_scales * (sizeof(float) + 1) <= LF_STAGE_BYTES);
+    }
+    lf_stage_deinit(&s);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {TEST(an_expert_is_read_whichever_way_it_stands),
                                        TEST(the_hash_is_of_what_stands_in_the_file),
-                                       TEST(a_file_that_was_changed_is_an_error)};
+                                       TEST(a_file_that_was_changed_is_an_error),
+                                       TEST(coded_rows_of_few_columns_have_room)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
