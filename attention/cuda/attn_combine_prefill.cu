@@ -1,7 +1,7 @@
-/* Combines the partial rows of prefill tiles that were cut into splits, in the order of their splits, and writes output
+/* Combines the partial rows of prefill tiles that were cut into parts, in the order of their parts, and writes output
  * and lse.
  *
- * Prefill tiles have many rows of few splits (one for every 16,384 keys), where decode tiles have few rows of many:
+ * Prefill tiles have many rows of few parts (eight up to 128K keys), where decode tiles have few rows of many:
  * here the rows are side by side and a row's splits one after another.
  *
  * Work partition: a warp takes a row, a lane four of its channels at a time; warps walk the rows of the list in strides

@@ -19,8 +19,8 @@
  * LF_ATTN_DECODE_SPLIT_MIN and _MAX. These form groups: LF_ATTN_DECODE_GROUP splits of one length, at multiples of
  * their length together. In prefill a row's result combines, in ascending order, its splits' partial results; in decode
  * it combines its groups, each of which combines its splits. Whether one task walks all of them, or each group or each
- * split is a task, is the same: a row's bits depend on its position, its keys and its kind (prefill or decode) and on
- * nothing else.
+ * split is a task, is the same: a row's bits depend on its position, its keys, its kind (prefill or decode) and, in
+ * prefill on Hopper, on whether lse is asked for, and on nothing else.
  *
  * A partial row is: m, the offset of its exponents (in decode the running maximum or at most 8 below it, in prefill any
  * that keeps them from overflowing) in log2(e) · scaled score; l = Σ 2^(s - m); o[head_dim] = Σ 2^(s - m) · v, all

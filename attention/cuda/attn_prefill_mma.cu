@@ -44,7 +44,7 @@ template <class T, int D, int N_KEYS> struct shape {
     /* Keys copied at a time: as many as there are threads for, in eights, so that a thread's unit is permuted the same
      * way in every copy. */
     static constexpr int STEP = THREADS / UNITS / 8 * 8, COPIERS = STEP * UNITS;
-    static_assert(PAGE % KEYS == 0 && LF_ATTN_PREFILL_SPLIT_MIN % KEYS == 0,
+    static_assert(PAGE % KEYS == 0 && LF_ATTN_PREFILL_SPLIT_STEP % KEYS == 0,
                   "a tile of keys is in one page and one split");
     static_assert(STEP > 0 && KEYS % STEP == 0, "every thread copies as much");
 };

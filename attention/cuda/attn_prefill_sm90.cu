@@ -18,10 +18,10 @@
  *   with every tile, 44 in natural units for every 128 keys, all the way: then each tile is exponentiated twice.
  * - Raised (RAISES: bf16 at head_dim 64 and 256, without lse). Offsets are integers, so another one is a power of two
  *   apart: P, l and o go down by powers of two, and nothing is computed again. bf16 has the exponents of float, so
- * there is room: rows begin at 2^-40, are let up to 2^32, and brought down to 2^-80, where a tile may be 2^200 above
- * the one before. Only beyond that, and in the first tile that a row sees, are maxima taken. The worst are scores that
- * pass the bound with every tile, by 78 and more in natural units: each tile is brought down then; from 138 on each is
- *   exponentiated twice. Products with values below 2^-46 may vanish where a row's scores have grown so far.
+ *   there is room: rows begin at 2^-40, are let up to 2^32, and brought down to 2^-72, where a tile may be 2^192 above
+ *   the one before. Only beyond that, and in the first tile that a row sees, are maxima taken. The worst are scores
+ *   that pass the bound with every tile, by 72 and more in natural units: each tile is brought down then; from 133 on
+ *   each is exponentiated twice. Products with values below 2^-54 may vanish where a row's scores have grown so far.
  *
  * Where offsets are raised, l sums what the tensor cores multiply, P as rounded: P of a key that outweighs all others
  * is no power of two then, and the row is that key's values exactly all the same. Four are summed in pairs of elements,
@@ -51,9 +51,11 @@
 
 /* Where P may be when offsets are raised. SUM: bound of a thread's part of a row in a tile, past which the row's offset
  * moves; LOST: the bound past which P may not be finite. FIRST, LEAD: by how many powers of two offsets are made larger
- * than the maximum in the first tile of a split that the row sees, and later. */
+ * than the maximum in the first tile of a split that the row sees, and later. By more than 126 powers of two at once l
+ * and o are lost, so LEAD is small enough for these to be nothing beside such a tile: 256 tiles of four threads' sums
+ * up to SUM are 2^42, and it is 2^(127 - LEAD) or more. */
 struct raised_range {
-    static constexpr float SUM = 0x1p32f, LOST = 0x1p120f, FIRST = 40.0f, LEAD = 80.0f;
+    static constexpr float SUM = 0x1p32f, LOST = 0x1p120f, FIRST = 40.0f, LEAD = 72.0f;
 };
 
 /* Both bf16 of a word times 2^-k: their exponents less k, and 0 where that would be below the least. */

@@ -36,7 +36,7 @@ template <int D> struct prefill_shape {
     static constexpr int Q_BYTES = N_CHUNKS * Q_CHUNK_BYTES;
     static constexpr int FIT = (SMEM_LIMIT - 2048 - Q_BYTES) / TILE_BYTES;
     static constexpr int N_SLOTS = FIT < 8 ? FIT : 8;
-    static_assert(D % 16 == 0 && N_SLOTS >= 4 && LF_ATTN_PREFILL_SPLIT_MIN % KEYS == 0 && KEYS % PAGE == 0, "tiles");
+    static_assert(D % 16 == 0 && N_SLOTS >= 4 && LF_ATTN_PREFILL_SPLIT_STEP % KEYS == 0 && KEYS % PAGE == 0, "tiles");
 };
 
 template <int D> struct prefill_smem {
@@ -64,13 +64,14 @@ template <int N> LF_GPU_FN void advance(ring_cursor *r)
 /* A task's keys, in tiles of KEYS. */
 template <int KEYS> struct key_walk {
     int first_tile; /* no row of the task sees a key before it */
+    int first_page; /* nor before this page, which is in that tile */
     int key_lo, key_hi;
     int split; /* length of a split */
 
     LF_GPU_MEMBER static key_walk of(const lf_attn_cuda_task &task, int first_position, int window)
     {
         int lo = window > 0 && first_position >= window ? first_position - window + 1 : 0;
-        return {lo / KEYS, task.key_lo, task.key_hi, task.split};
+        return {lo / KEYS, lo / PAGE, task.key_lo, task.key_hi, task.split};
     }
     LF_GPU_MEMBER int tile_begin(int begin) const
     {
@@ -102,13 +103,15 @@ template <int D> struct producer {
         int n_rows;         /* up to kv_len */
     };
 
-    LF_GPU_MEMBER tile find(const int32_t *table, int kv_len, int kv_head, int tile_idx) const
+    /* Pages before first_page are nobody's to look at, nor are those behind the end: a neighbour's keys lie there in
+     * their place, masked. */
+    LF_GPU_MEMBER tile find(const int32_t *table, int first_page, int kv_len, int kv_head, int tile_idx) const
     {
         tile t;
         int last = (kv_len - 1) / PAGE;
 #pragma unroll
         for (int i = 0; i < N_PAGES; i++) {
-            int page = tile_idx * N_PAGES + i;
+            int page = max(tile_idx * N_PAGES + i, first_page);
             int block =
                 table[page < last ? page : last]; /* behind the end the last one again: its values are cleared */
             t.pages[i] = (block * args.block_pages + args.layer * 2 * args.n_kv_heads + kv_head) * PAGE;
@@ -216,14 +219,14 @@ template <int D> struct producer {
             auto walk = key_walk<KEYS>::of(task, seq.kv_len - seq.n_tokens + task.row / group, args.window);
             for (int split = task.key_lo; split < task.key_hi; split += walk.split) {
                 int begin = walk.tile_begin(split), end = walk.tile_last(split);
-                tile before = find(table, seq.kv_len, task.kv_head, end);
+                tile before = find(table, walk.first_page, seq.kv_len, task.kv_head, end);
                 bring_keys(before);
                 if (split == task.key_lo) { /* behind keys, for which nobody need be done with the task before */
                     announce(i, parity);
                     if (lane == 0) bring_queries(seq, task, group);
                 }
                 for (int k = end - 1; k >= begin; k--) {
-                    tile now = find(table, seq.kv_len, task.kv_head, k);
+                    tile now = find(table, walk.first_page, seq.kv_len, task.kv_head, k);
                     bring_keys(now);
                     bring_values(before);
                     before = now;

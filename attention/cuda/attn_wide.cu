@@ -46,7 +46,7 @@ template <int R, int KEYS> struct shape {
     static constexpr int BYTES = FACTORS + LEVELS * ROWS * 8;
     /* Row tiles of a warp for whose scores it has the same keys. */
     static constexpr int ROW_STEP = WARPS / KEY_TILES, M = (R + ROW_STEP - 1) / ROW_STEP;
-    static_assert(PAGE % KEYS == 0 && LF_ATTN_PREFILL_SPLIT_MIN % KEYS == 0 && LF_ATTN_DECODE_SPLIT_MIN % KEYS == 0,
+    static_assert(PAGE % KEYS == 0 && LF_ATTN_PREFILL_SPLIT_STEP % KEYS == 0 && LF_ATTN_DECODE_SPLIT_MIN % KEYS == 0,
                   "a tile of keys is in one page and one split");
     static_assert(ROWS * ROW_THREADS <= THREADS && S_STRIDE / UNIT_BYTES % 2 == 1, "rows of scores");
 };

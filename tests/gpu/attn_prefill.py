@@ -61,7 +61,8 @@ def accuracy(kernel, dim):
         what = "d%d %s" % (dim, "bf16" if dtype == BF16 else "fp16")
         store = kernel.store([k for _, k in GRID], n_heads, n_kv, dim, dtype)
         rows = [(i, k - n, n) for i, (n, k) in enumerate(GRID)]
-        check("%s %d/%d grid, one batch" % (what, n_heads, n_kv), kernel.step(store, rows, lse=True), most=40)
+        for lse in (False, True):
+            check("%s %d/%d grid, one batch%s" % (what, n_heads, n_kv, ", lse" * lse), kernel.step(store, rows, lse=lse), most=40)
         if (n_heads, n_kv) != (16, 4):
             continue
         for i, first, n in rows:
@@ -69,15 +70,35 @@ def accuracy(kernel, dim):
         sinks = torch.randn(n_heads, device=c.DEV) * 2
         for window, cap, sink in [(64, 0.0, None), (100, 0.0, sinks), (4096, 0.0, None), (0, 30.0, None),
                                   (0, 0.0, sinks), (1, 0.0, None), (4096, 30.0, sinks)]:
-            check("%s window %d softcap %g%s" % (what, window, cap, " sinks" if sink is not None else ""),
-                  kernel.step(store, rows, window=window, softcap=cap, sinks=sink, lse=True), most=40)
+            for lse in (False, True):  # a kernel each
+                check("%s window %d softcap %g%s%s" % (what, window, cap, " sinks" if sink is not None else "", ", lse" * lse),
+                      kernel.step(store, rows, window=window, softcap=cap, sinks=sink, lse=lse), most=40)
     for steep in (40, 400):
         store = kernel.store([9000, 700, 20000], 16, 4, dim)
         store.steepen(steep)
-        check("d%d maxima that grow, %d" % (dim, steep),
-              kernel.step(store, [(0, 0, 9000), (1, 0, 700), (2, 19000, 1000)], lse=True))
+        for lse in (False, True):
+            check("d%d maxima that grow, %d%s" % (dim, steep, ", lse" * lse),
+                  kernel.step(store, [(0, 0, 9000), (1, 0, 700), (2, 19000, 1000)], lse=lse))
     store = kernel.store([700, 900, 130], 8, 2, dim, shared={1: 6})
     check("d%d shared prefix blocks" % dim, kernel.step(store, [(0, 0, 700), (1, 384, 516), (2, 0, 130)]))
+
+
+def cliff(kernel, dim):
+    """A key that outweighs any other 2^19 times and more, behind a split of keys that together still count beside it: what a
+    row has so far may not be lost where its offset moves."""
+    n, split, tile = 131072, 16384, 128 if dim <= 128 else 64
+    store = kernel.store([n], 4, 1, dim, n_layers=1, layer=0)
+    x = torch.full((n,), -200.0, device=c.DEV)
+    x[-split:] = 185 if dim <= 128 else 188  # 47 in natural units: a tile's sums stay within the bound
+    x[-tile:] = x[-split:tile - split] = 0
+    x[-split] = 242
+    store.kv[torch.tensor(store.tables[0], device=c.DEV), 0] = 0
+    keys, values = (store.kv[:, 0, part, 0] for part in (0, 1))
+    keys[store.tables[0], :, 0] = x.view(-1, c.PAGE).to(store.dtype)
+    values[store.tables[0]] = torch.where(x == 242, 1.0, -1.0).view(-1, c.PAGE, 1).to(store.dtype).expand(-1, -1, dim)
+    store.q[0].zero_()[..., 0] = dim ** 0.5 / 4
+    for lse in (False, True):
+        check("d%d cliff%s" % (dim, ", lse" if lse else ""), kernel.step(store, [(0, n - 1, 1)], lse=lse))
 
 
 def same(name, a, b):
@@ -115,8 +136,9 @@ def bits(kernel, dim):
 def long(kernel, dim):
     for n in (65536, 131072):
         store = kernel.store([n], 8, 2, dim, n_layers=1, layer=0)
-        check("d%d %d tokens, sampled rows" % (dim, n), kernel.step(store, [(0, 0, n)], lse=True), most=32)
-        check("d%d 100 tokens over %d" % (dim, n), kernel.step(store, [(0, n - 100, 100)], lse=True), most=16)
+        for lse in (False, True):
+            check("d%d %d tokens, sampled rows%s" % (dim, n, ", lse" * lse), kernel.step(store, [(0, 0, n)], lse=lse), most=32)
+            check("d%d 100 tokens over %d%s" % (dim, n, ", lse" * lse), kernel.step(store, [(0, n - 100, 100)], lse=lse), most=16)
     first = (1 << 31) // (2 * 8 * c.PAGE * dim * 2) + 10
     store = kernel.store([1000], 32, 8, dim, n_layers=1, layer=0, first_block=first)
     check("d%d blocks behind 2^31 bytes" % dim, kernel.step(store, [(0, 0, 1000)]))
@@ -124,8 +146,8 @@ def long(kernel, dim):
 
 def small(kernel, dim):
     store = kernel.store([300, 77, 17000], 8, 2, dim)
-    for split in (False, True):
-        check("d%d small" % dim, kernel.step(store, [(0, 0, 300), (1, 70, 7), (2, 16900, 90)], split=split, lse=True))
+    for split, lse in itertools.product((False, True), repeat=2):
+        check("d%d small" % dim, kernel.step(store, [(0, 0, 300), (1, 70, 7), (2, 16900, 90)], split=split, lse=lse))
 
 
 def main():
@@ -133,7 +155,7 @@ def main():
     p.add_argument("--lib", help="shared library of the kernels; else LF_ATTN_SO, or built")
     p.add_argument("--kernel", default="prefill_sm90")
     p.add_argument("--dims", default="64,80,96,112,128,256")
-    p.add_argument("--only", default="", help="accuracy, bits or long")
+    p.add_argument("--only", default="", help="accuracy, cliff, bits or long")
     p.add_argument("--small", action="store_true")
     p.add_argument("--seed", type=int, default=int(time.time()) % 100000)
     p.add_argument("--csv", help="where to write what was found")
@@ -145,7 +167,7 @@ def main():
     for dim in map(int, a.dims.split(",")):
         if not c.supports(kernel.lib, a.kernel, dim):
             continue
-        for part in ([small] if a.small else [accuracy, bits, long]):
+        for part in ([small] if a.small else [accuracy, cliff, bits, long]):
             if a.only in part.__name__:
                 part(kernel, dim)
     if a.csv:

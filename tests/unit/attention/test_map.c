@@ -358,6 +358,26 @@ static void the_largest_steps_of_a_shape_fit_the_lists(void **state)
     free(f);
 }
 
+/* Where splits get longer a tile ends, so two tokens are two tiles. */
+static void prompts_across_another_split_length_fit_the_lists(void **state)
+{
+    (void)state;
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    for (int edge = LF_ATTN_PREFILL_SPLITS * LF_ATTN_PREFILL_SPLIT_MIN; edge < MAX_LEN; edge += 8192) {
+        fixture_init(f, 2, 2);
+        lf_attn_map_deinit(&f->map);
+        f->shape.max_tokens = 2 * MAX_SEQS;
+        assert_int_equal(lf_attn_map_init(&f->map, &f->shape, 1, NULL), LF_OK);
+        for (int i = 0; i < MAX_SEQS; i++) add(f, 2, edge + 1, false);
+        bool changes = lf_attn_prefill_split(edge - 1) != lf_attn_prefill_split(edge);
+        check(f, 0);
+        assert_int_equal(f->map.counts.n_prefill, MAX_SEQS * 2 * (changes ? 2 : 1));
+        lf_attn_map_deinit(&f->map);
+    }
+    free(f);
+}
+
 /* The splits of prompts in parts that are cut short fill the gaps at the end of a step. */
 static void last_splits_of_prompts_come_last(void **state)
 {
@@ -466,6 +486,7 @@ int main(void)
                                        cmocka_unit_test(tiles_without_room_for_partial_rows_come_whole_and_first),
                                        cmocka_unit_test(many_short_prompts_over_long_caches_fit_the_lists),
                                        cmocka_unit_test(the_largest_steps_of_a_shape_fit_the_lists),
+                                       cmocka_unit_test(prompts_across_another_split_length_fit_the_lists),
                                        cmocka_unit_test(last_splits_of_prompts_come_last),
                                        cmocka_unit_test(splits_are_cut_at_fixed_positions),
                                        cmocka_unit_test(groups_are_splits_of_one_length),

@@ -224,9 +224,8 @@ static void coded_rows_of_few_columns_have_room(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(an_expert_is_read_whichever_way_it_stands),
-                                       TEST(the_hash_is_of_what_stands_in_the_file),
-                                       TEST(a_file_that_was_changed_is_an_error),
-                                       TEST(coded_rows_of_few_columns_have_room)};
+    const struct CMUnitTest tests[] = {
+        TEST(an_expert_is_read_whichever_way_it_stands), TEST(the_hash_is_of_what_stands_in_the_file),
+        TEST(a_file_that_was_changed_is_an_error), TEST(coded_rows_of_few_columns_have_room)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
