@@ -132,7 +132,8 @@ enum {
     LF_SHARDS_N = 1024,
     LF_MODULE_PATTERNS_N = 100000, /* names in a list of layers that are not quantized */
     LF_MODULE_PATTERN_BYTES = 4096,
-    LF_QUANT_GROUPS_N = 64, /* ways in which matrices of one checkpoint are quantized */
+    LF_MODULE_REGEXES_N = 256, /* of these that are expressions: each may take 64 KiB and, at each layer, its steps */
+    LF_QUANT_GROUPS_N = 64,    /* ways in which matrices of one checkpoint are quantized */
     LF_CONTEXT_TOKENS = 16 * 1024 * 1024,
     LF_LAYERS_N = 1024,
     LF_HEADS_N = 1024,

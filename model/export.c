@@ -18,7 +18,7 @@
 #include "model/programs.h"
 #include "model/weights.h"
 
-enum { OTHER_FILE_BYTES = 1 << 30, WORD_BITS = 32 };
+enum { OTHER_FILE_BYTES = 1 << 30, SHARD_NAME_BYTES = 64 };
 static const char weight[] = ".weight";
 
 struct export
@@ -115,8 +115,11 @@ static enum lf_status copy_others(const struct export *x, struct lf_err *err)
     enum lf_status status = LF_OK;
     DIR *dir = opendir(x->opts->dir);
     if (!dir) return lf_fail(err, LF_IO, "cannot read %s: %s", x->opts->dir, strerror(errno));
-    for (struct dirent *e = readdir(dir); e && status == LF_OK; e = readdir(dir))
-        if (comes_along(lf_str_c(e->d_name))) status = copy_file(x, e->d_name, err);
+    for (struct dirent *e = readdir(dir); e && status == LF_OK; e = readdir(dir)) {
+        struct stat st;
+        bool is_file = fstatat(dirfd(dir), e->d_name, &st, 0) != 0 || S_ISREG(st.st_mode);
+        if (is_file && comes_along(lf_str_c(e->d_name))) status = copy_file(x, e->d_name, err);
+    }
     closedir(dir);
     return status;
 }
@@ -151,11 +154,12 @@ static void write_ignored(struct lf_buf *out, const struct export *x)
     }
 }
 
+/* The value of quantization_config. */
 static void write_quantization(struct lf_buf *out, const struct export *x)
 {
     bool is_float = x->format.code == LF_CODE_E4M3;
     lf_buf_printf(out,
-                  "\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": \"%s\", "
+                  "{\"quant_method\": \"compressed-tensors\", \"format\": \"%s\", "
                   "\"quantization_status\": \"compressed\",\n    \"config_groups\": {\"group_0\": {\"targets\": "
                   "[\"Linear\"], ",
                   is_float ? "float-quantized" : "pack-quantized");
@@ -168,24 +172,42 @@ static void write_quantization(struct lf_buf *out, const struct export *x)
     lf_buf_cstr(out, "]}");
 }
 
-/* The file as it is, with one member more before its last brace. */
+/* The text as it is, with one member more before its last brace; or, where there is one already that says nothing
+ * (null, {}), with its value. */
+static void add_quantization(struct lf_buf *out, const struct export *x, struct lf_str text, struct lf_json_value have)
+{
+    size_t end = text.len;
+    if (lf_json_type(have) != LF_JSON_NONE) {
+        struct lf_str old = lf_json_raw(have);
+        end = (size_t)(old.ptr - text.ptr);
+        lf_buf_append(out, text.ptr, end);
+        write_quantization(out, x);
+        lf_buf_append(out, old.ptr + old.len, text.len - end - old.len);
+        return;
+    }
+    while (end > 0 && text.ptr[end - 1] != '}') end--;
+    if (end > 0) end--;
+    while (end > 0 && strchr(" \t\r\n", text.ptr[end - 1])) end--;
+    lf_buf_append(out, text.ptr, end);
+    lf_buf_cstr(out, ",\n  \"quantization_config\": ");
+    write_quantization(out, x);
+    lf_buf_cstr(out, "\n}\n");
+}
+
 static enum lf_status write_config(const struct export *x, struct lf_err *err)
 {
     struct lf_buf config, out;
+    struct lf_json json = {0};
     lf_buf_init(&config, LF_JSON_FILE_BYTES);
     lf_buf_init(&out, 2 * (size_t)LF_JSON_FILE_BYTES);
     enum lf_status status = lf_file_read_in(&config, x->opts->dir, "config.json", LF_JSON_FILE_BYTES, err);
+    struct lf_str text = lf_str_without_bom(lf_buf_view(&config));
+    if (status == LF_OK) status = lf_json_parse(&json, text, &lf_json_limits_file, err);
     if (status == LF_OK) {
-        size_t end = config.len;
-        while (end > 0 && config.ptr[end - 1] != '}') end--;
-        if (end > 0) end--;
-        while (end > 0 && strchr(" \t\r\n", config.ptr[end - 1])) end--;
-        lf_buf_append(&out, config.ptr, end);
-        lf_buf_cstr(&out, ",\n  ");
-        write_quantization(&out, x);
-        lf_buf_cstr(&out, "\n}\n");
+        add_quantization(&out, x, text, lf_json_get(lf_json_root(&json), "quantization_config"));
         status = write_file(x->folder, "config.json", &out, err);
     }
+    lf_json_deinit(&json);
     lf_buf_deinit(&config);
     lf_buf_deinit(&out);
     return status;
@@ -193,10 +215,13 @@ static enum lf_status write_config(const struct export *x, struct lf_err *err)
 
 /* ---- shards ---- */
 
-static const char *base_name(const char *path)
+/* Names that any reader looks for, whatever those of the files are, which may lie in folders. */
+static void name_shard(char out[SHARD_NAME_BYTES], int file_idx, int n_files)
 {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    if (n_files == 1)
+        snprintf(out, SHARD_NAME_BYTES, "model.safetensors");
+    else
+        snprintf(out, SHARD_NAME_BYTES, "model-%05d-of-%05d.safetensors", file_idx + 1, n_files);
 }
 
 static void add_to_index(struct export *x, const struct lf_export_shard *shard, const char *file)
@@ -217,8 +242,8 @@ static void add_to_index(struct export *x, const struct lf_export_shard *shard, 
 static enum lf_status write_shard(struct export *x, int file_idx, struct lf_err *err)
 {
     struct lf_export_shard shard = {0};
-    char path[PATH_MAX];
-    const char *name = base_name(x->set.files[file_idx].path);
+    char path[PATH_MAX], name[SHARD_NAME_BYTES];
+    name_shard(name, file_idx, x->set.n_files);
     enum lf_status status = lf_export_shard_make(&shard, &x->format, &x->set, file_idx, x->quantized, err);
     if (status == LF_OK && lf_path_join(path, sizeof(path), x->folder, name) != LF_OK)
         status = lf_fail(err, LF_LIMIT, "%s/%s: the path is too long", x->folder, name);
@@ -247,16 +272,20 @@ static enum lf_status write_index(const struct export *x, struct lf_err *err)
 static enum lf_status make_folder(struct export *x, struct lf_err *err)
 {
     struct stat st;
+    char name[PATH_MAX];
     size_t len = strlen(x->opts->out);
     while (len > 1 && x->opts->out[len - 1] == '/') len--;
-    if (lstat(x->opts->out, &st) == 0)
+    if (snprintf(name, sizeof(name), "%.*s", (int)len, x->opts->out) >= (int)sizeof(name))
+        return lf_fail(err, LF_LIMIT, "--out: the path is too long");
+    if (lstat(name, &st) == 0) /* of a link itself, which a slash behind its name would follow */
         return lf_fail(err, LF_INVALID, "--out %s is there already: expected a name that is free", x->opts->out);
-    if (snprintf(x->folder, sizeof(x->folder), "%.*s.XXXXXX", (int)len, x->opts->out) >= (int)sizeof(x->folder) ||
-        !mkdtemp(x->folder)) {
+    if (snprintf(x->folder, sizeof(x->folder), "%s.XXXXXX", name) >= (int)sizeof(x->folder) || !mkdtemp(x->folder)) {
         x->folder[0] = '\0';
         return lf_fail(err, LF_IO, "cannot make a folder beside %s: %s", x->opts->out, strerror(errno));
     }
-    return chmod(x->folder, 0755) == 0 ? LF_OK : lf_fail(err, LF_IO, "%s: %s", x->folder, strerror(errno));
+    mode_t mask = umask(0);
+    (void)umask(mask);
+    return chmod(x->folder, 0777 & ~mask) == 0 ? LF_OK : lf_fail(err, LF_IO, "%s: %s", x->folder, strerror(errno));
 }
 
 static void remove_folder(const char *folder)

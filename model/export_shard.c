@@ -87,6 +87,7 @@ static int compare_entries(const void *a, const void *b)
 static uint64_t bytes_of(const struct lf_export_entry *e)
 {
     uint64_t n = (uint64_t)e->elem_bytes;
+    if (e->kind == LF_EXPORT_COPY) return e->source->n_bytes; /* elements may be less than a byte */
     for (int i = 0; i < e->rank; i++) n *= e->shape[i];
     return n;
 }

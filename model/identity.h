@@ -22,10 +22,10 @@
  *
  * The hash of a tensor is SHA-256 of the SHA-256s of its pieces, so that all threads of a device can hash at once. A
  * piece is as many whole rows as 64 KiB hold, at least one. Rows are those of the file, also where they are columns of
- * the matrix; of quantized ones it is SHA-256 of the hash of their codes and that of the rest. Names are those of the
- * whole model
- * ("model.norm.weight") for a checkpoint of the bare one too. So what files the tensors are in, and in what order, does
- * not matter; a tensor that takes no part does not either.
+ * the matrix; of quantized ones it is SHA-256 of the hash of their codes, that of the rest, and the types of these
+ * tensors ("I32\0BF16\0" …). Names are those of the whole model ("model.norm.weight") for a checkpoint of the bare one
+ * too. So what files the tensors are in, and in what order, does not matter; a tensor that takes no part does not
+ * either.
  *
  * What it does not tell apart: two builds of a source tree with different changes that are not committed, whose commit
  * is "…-dirty" for both; and a machine with FMA from one without under --isa c, on which the C library may compute the

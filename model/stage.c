@@ -143,8 +143,14 @@ void lf_stage_end(struct lf_stage *s, const struct lf_part *p, uint8_t sha[LF_SH
     uint8_t both[2][LF_SHA256_BYTES];
     lf_sha256_final(&s->sha, both[0]);
     lf_sha256_final(&s->scales_sha, both[1]);
-    if (p->stored == LF_STORED_PACKED)
-        lf_sha256(both, sizeof(both), sha);
-    else
-        memcpy(sha, both[0], sizeof(both[0]));
+    memcpy(sha, both[0], sizeof(both[0]));
+    if (p->stored != LF_STORED_PACKED) return;
+    lf_sha256_init(&s->sha);
+    lf_sha256_update(&s->sha, both, sizeof(both));
+    for (int i = 0; i < LF_SOURCES_N; i++) { /* the same bytes of another type are other values */
+        const struct lf_tensor *t = p->quantized.sources[i];
+        const char *type = t ? t->dtype_name : "";
+        lf_sha256_update(&s->sha, type, strlen(type) + 1);
+    }
+    lf_sha256_final(&s->sha, sha);
 }

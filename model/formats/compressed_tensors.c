@@ -1,10 +1,10 @@
 /* compressed-tensors (llm-compressor's format): groups of modules with a scheme each, by `targets`, less those that
  * `ignore` names. A format says how codes lie:
  *
- *     float-quantized, naive-quantized, int-quantized   `weight` of F8_E4M3 or I8, a byte a code
- *     pack-quantized                                    `weight_packed`: code + 2^(bits - 1), along a row, in words of
- * 32 bits; weight_zero_point likewise, but along a column mxfp4-pack-quantized, nvfp4-pack-quantized `weight_packed`:
- * two E2M1 in a byte (fp4.c)
+ *     float-, naive-, int-quantized        `weight` of F8_E4M3 or I8, a byte a code
+ *     pack-quantized                       `weight_packed`: code + 2^(bits - 1), along a row, in words of 32 bits;
+ *                                          `weight_zero_point` likewise, but along a column
+ *     mxfp4-, nvfp4-pack-quantized         `weight_packed`: two E2M1 in a byte (fp4.c)
  *
  * and `strategy` which codes share a scale. How activations are quantized (input_activations) is of speed, not of what
  * the matrix is: they are not. Values: dequantize() multiplies in the type of the scales and rounds once, as here. */
@@ -143,7 +143,8 @@ static enum lf_status read_weights(struct lf_scheme *s, struct lf_json_value wei
     if (!symmetric && s->code != LF_CODE_I4 && s->code != LF_CODE_I8)
         return lf_fail(err, LF_UNSUPPORTED, "weights of type float that are not symmetric are not implemented");
     s->zeros = !symmetric;
-    s->act_order = (lf_json_string_is(order, "group") || lf_json_type(order) == LF_JSON_TRUE) && s->group > 0;
+    bool by_group = lf_json_string_is(order, "group") || lf_json_string_is(order, "dynamic"); /* its other name */
+    s->act_order = (by_group || lf_json_type(order) == LF_JSON_TRUE) && s->group > 0;
     if (s->act_order && s->packing != &lf_packing_int32)
         return lf_fail(err, LF_UNSUPPORTED, "actorder of groups is not implemented but for pack-quantized");
     if (s->packing == &lf_packing_mxfp4 && s->group != 32)
@@ -193,8 +194,9 @@ static enum lf_status refuse_more(struct lf_json_value config, struct lf_err *er
                        (int)LF_MIN(raw.len, (size_t)40), raw.ptr);
     if (lf_json_len(lf_json_get(transform, "config_groups")) > 0)
         return lf_fail(err, LF_UNSUPPORTED, "transform_config: transforms of activations are not implemented");
-    if (!lf_json_is_absent(status) && !lf_json_string_is(status, "compressed"))
-        return lf_fail(err, LF_UNSUPPORTED, "quantization_status %.*s is not implemented (compressed is)",
+    /* files of 2024 say frozen of weights that are stored as codes, too; which they are their tensors say */
+    if (!lf_json_is_absent(status) && !lf_json_string_is(status, "compressed") && !lf_json_string_is(status, "frozen"))
+        return lf_fail(err, LF_UNSUPPORTED, "quantization_status %.*s is not implemented (compressed and frozen are)",
                        (int)LF_MIN(raw_status.len, (size_t)40), raw_status.ptr);
     return LF_OK;
 }

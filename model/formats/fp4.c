@@ -1,8 +1,9 @@
 /* Numbers of four bits, E2M1, two in a byte, the lower half first, with a scale for each group of a row:
  *
  *     MXFP4 (OCP Microscaling 1.0, 5.2)   32 share a power of two, which is stored as its exponent + 127
- *     NVFP4                               16 share an E4M3, and all of a matrix a float: compressed-tensors divides by
- * it (weight_global_scale), ModelOpt multiplies (weight_scale_2)
+ *     NVFP4                               16 share an E4M3, and all of a matrix a float, by which
+ *                                         compressed-tensors divides (weight_global_scale)
+ *                                         and ModelOpt multiplies (weight_scale_2)
  *
  * compressed-tensors and ModelOpt have a matrix for each linear layer; gpt-oss's experts are bound by names of their
  * own (bind.c). */

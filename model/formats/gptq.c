@@ -3,6 +3,7 @@
  * are. With desc_act columns were quantized in the order of their activations and g_idx says which
  * group each is in. `dynamic` has other numbers for some modules, and leaves some out. */
 #include "core/check.h"
+#include "core/limits.h"
 #include "model/config.h"
 #include "model/formats/quantization.h"
 
@@ -110,13 +111,16 @@ static enum lf_status read_dynamic(struct lf_quantization *q, const struct lf_sc
         struct lf_modules targets;
         struct lf_buf text;
         lf_buf_init(&text, LF_MODULE_PATTERN_BYTES);
-        struct lf_str name = lf_json_string(it, &text) ? lf_buf_view(&text) : lf_str_c("");
+        bool is_whole = lf_json_string(it, &text);
+        struct lf_str name = lf_buf_view(&text);
         bool skips = lf_str_starts(name, LF_STR("-:")), is_marked = skips || lf_str_starts(name, LF_STR("+:"));
         size_t mark = is_marked ? 2 : 0;
-        enum lf_status status = LF_OK;
+        enum lf_status status =
+            is_whole ? LF_OK
+                     : lf_fail(err, LF_LIMIT, "dynamic: a name of more than %d bytes", (int)LF_MODULE_PATTERN_BYTES);
         if (skips)
             s.packing = NULL;
-        else
+        else if (status == LF_OK)
             status = read_numbers(&s, lf_json_member(it), err);
         if (status == LF_OK)
             status =

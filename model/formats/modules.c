@@ -6,7 +6,7 @@
 #include "core/check.h"
 #include "core/limits.h"
 
-enum { MATCH_STEPS = 100000, HEAP_KIB = 1024 };
+enum { MATCH_STEPS = 10000, HEAP_KIB = 1024 };
 
 /* Behind what transformers matches: a dot, or the end. */
 #define BOUNDARY "(?:(?<=\\.)|(?=\\.|$))"
@@ -80,14 +80,17 @@ enum lf_status lf_modules_read(struct lf_modules *out, enum lf_modules_kind kind
     if (lf_json_type(list) != LF_JSON_ARRAY)
         return lf_fail(err, LF_CORRUPT, "%s is %s, expected an array", key, lf_json_type_name(list));
     if (lf_json_len(list) == 0) return LF_OK;
+    int n_regexes = 0;
     LF_TRY(make_room(out, lf_json_len(list), key, arena, err));
     for (struct lf_json_value it = lf_json_first(list); lf_json_more(list, it); it = lf_json_next(list, it)) {
         enum lf_status status = read_pattern(&out->patterns[out->n], kind, it, key, arena, err);
+        if (status == LF_OK) n_regexes += out->patterns[out->n++].regex != NULL;
+        if (status == LF_OK && n_regexes > LF_MODULE_REGEXES_N)
+            status = lf_fail(err, LF_LIMIT, "%s has more than %d expressions", key, (int)LF_MODULE_REGEXES_N);
         if (status != LF_OK) {
             lf_modules_deinit(out);
             return status;
         }
-        out->n++;
     }
     return LF_OK;
 }

@@ -80,6 +80,16 @@ static int32_t int32_at(const struct lf_packed *p, enum lf_source source, int i)
     return x;
 }
 
+/* Element i of a source of whole numbers, of 4 bytes or of 8. */
+static int64_t whole_at(const struct lf_packed *p, enum lf_source source, int i)
+{
+    int64_t x;
+    if (p->types[source] == LF_SOURCE_I32) return int32_at(p, source, i);
+    LF_ASSERT(p->types[source] == LF_SOURCE_I64);
+    memcpy(&x, p->sources[source] + (size_t)i * sizeof(x), sizeof(x));
+    return x;
+}
+
 /* ---- schemes ---- */
 
 int lf_scheme_n_groups(const struct lf_scheme *s, int n_in)
@@ -151,8 +161,7 @@ enum lf_status lf_packed_check(const struct lf_packed *p, const char *name, stru
         if (!isfinite(f) || f == 0) return lf_fail(err, LF_CORRUPT, "%s: %g is no factor of scales", name, (double)f);
     }
     if (p->sources[LF_SOURCE_SHAPE]) {
-        int64_t shape[2];
-        memcpy(shape, p->sources[LF_SOURCE_SHAPE], sizeof(shape));
+        int64_t shape[2] = {whole_at(p, LF_SOURCE_SHAPE, 0), whole_at(p, LF_SOURCE_SHAPE, 1)};
         if (shape[0] != p->n_out || shape[1] != p->n_in)
             return lf_fail(err, LF_CORRUPT, "%s: weight_shape says [%lld, %lld], expected [%d, %d]", name,
                            (long long)shape[0], (long long)shape[1], p->n_out, p->n_in);

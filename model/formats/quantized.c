@@ -44,8 +44,9 @@ static struct lf_str name_in_file(const struct lf_tensor_set *set, const struct 
         const struct lf_packing *packing = q->groups[i].scheme.packing;
         const struct lf_source_row *row = packing ? &packing->rows[LF_SOURCE_CODES] : NULL;
         const struct lf_tensor *t = row ? find_source(set, row, at, name) : NULL;
-        size_t n = row ? strlen(at->n_experts > 0 ? row->stacked : row->suffixes[0]) : 0;
-        if (t) return lf_str_from(t->name.ptr, t->name.len - n);
+        if (!t) continue;
+        size_t n = strlen(at->n_experts > 0 ? row->stacked : row->suffixes[0]);
+        return lf_str_from(t->name.ptr, t->name.len - n);
     }
     return lf_str_from("", 0);
 }
@@ -133,7 +134,8 @@ static enum lf_status bind_source(struct lf_quantized *m, enum lf_source source,
         return lf_fail(err, LF_CORRUPT, "tensor %s is missing, which goes with quantized %s", name, at->module);
     LF_TRY(check_type(row, m->sources[source], name, err));
     LF_TRY(check_shape(m, source, at->n_experts, name, err));
-    if (m->sources[source]->n_bytes / (uint64_t)m->n_shares <= INT32_MAX) return LF_OK;
+    bool is_by_rows = source == LF_SOURCE_CODES && s->packing->by_rows; /* some at a time */
+    if (is_by_rows || m->sources[source]->n_bytes / (uint64_t)m->n_shares <= INT32_MAX) return LF_OK;
     return lf_fail(err, LF_LIMIT, "tensor %s has %" PRIu64 " bytes a matrix, at most %d are read", name,
                    m->sources[source]->n_bytes / (uint64_t)m->n_shares, INT32_MAX);
 }

@@ -99,7 +99,8 @@ const struct lf_command_row lf_command_rows[] = {
              "fp8 as float-quantized with a scale a row. Embedding, head, routers and what sets the memory of delta "
              "nets stay as they are, and tokenizer, template and generation_config.json come along. The numbers are "
              "those of --quantize, but a start then reads as few bytes as it computes with.\n\n"
-             "--out appears when all of it is written, or not at all.",
+             "--out appears when all of it is written, or not at all. A run that is killed leaves DIR.XXXXXX beside "
+             "it, which may be removed.",
      .examples = "longflash quantize --model /models/llama --to int4 --out /models/llama-int4\n"
                  "longflash serve --model /models/llama-int4\n"},
     {.name = "docs",

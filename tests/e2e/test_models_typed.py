@@ -12,6 +12,7 @@ import harness
 
 PROGRAM = harness.Program.program
 DEMO = os.path.abspath("demo/model")
+QUANTIZED = os.path.abspath("tests/golden/model/data/quantized")
 COMMIT, OTHER = "a" * 8 + "0" * 32, "b" * 8 + "1" * 32
 TEXT = "/v1/completions"
 
@@ -255,8 +256,6 @@ KINDS = [
     ({"global_step10/x.pt": "", "config.json": CONFIG}, "DeepSpeed, FSDP"),
     ({"model_index.json": {}, "unet/config.json": {}}, "diffusers pipeline"),
     ({"modules.json": "[]", "config.json": {"architectures": ["BertModel"]}, "model.safetensors": ""}, "sentence-transformers"),
-    ({"hf_quant_config.json": {}, "config.json": CONFIG, "model.safetensors": ""}, "ModelOpt"),
-    ({"quantize_config.json": {}, "config.json": CONFIG, "model.safetensors": ""}, "GPTQ or AWQ"),
     ({"config.json": CONFIG, "model.safetensors": POINTER}, "model.safetensors is a Git LFS pointer", "git lfs pull"),
     ({"config.json": POINTER, "model.safetensors": POINTER}, "config.json is a Git LFS pointer"),
     ({"config.json": CONFIG, "model.safetensors": "", "tokenizer.json": POINTER}, "tokenizer.json is a Git LFS pointer"),
@@ -303,6 +302,18 @@ class Kinds(Typed):
             if "architectures" in changes:
                 del config["model_type"]
             self.refused(self.demo(str(i), config__json=config), "config.json", *words)
+
+    def test_quantized_checkpoints_have_more_files(self):
+        for name, more, format in (("modelopt-fp8-bf16", {}, "fp8"), ("gptq-f16", {"quantize_config.json": {"bits": 4}}, "int4"),
+                                   ("awq-f16", {"quant_config.json": {"w_bit": 4}}, "int4")):
+            path = self.at(name)
+            shutil.copytree(os.path.join(QUANTIZED, name), path)
+            for file, data in more.items():
+                write(os.path.join(path, file), data)
+            r = subprocess.run([PROGRAM, "plan", "--model", path, "--device", "cpu", "--ctx", "64", "--json"], capture_output=True,
+                               text=True, timeout=60 * harness.SLOW)
+            self.assertEqual(r.returncode, 0, r.stderr)
+            self.assertIn(format, json.loads(r.stdout)["weight_format"])
 
     def test_files_in_a_directory_s_place(self):
         for name, word in (("m.gguf", "GGUF"), ("model.safetensors", "the directory that it is in"), ("config.json", "a configuration"),

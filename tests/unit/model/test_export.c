@@ -234,6 +234,53 @@ static void the_configuration_gets_one_member_more(void **state)
     }
 }
 
+/* A member that says nothing gets a value: a name twice is no JSON. */
+static void a_member_that_says_nothing_is_taken_over(void **state)
+{
+    (void)state;
+    static const char *const values[] = {"null", "{}", "false"};
+    for (size_t i = 0; i < LF_N_ELEMS(values); i++) {
+        struct fixture f;
+        struct lf_hparams hp = {0};
+        struct config_text c = config_llama();
+        struct model_dir m = model_dir_llama();
+        config_set(&c, "quantization_config", values[i]);
+        fixture_open(&f, &c, &m, 1);
+        if (export(&f, LF_CODE_E4M3) != LF_OK) fail_msg("%s", f.err.message);
+        if (lf_hparams_read(&hp, f.out, &f.err) != LF_OK) fail_msg("%s", f.err.message);
+        assert_non_null(hp.quantization);
+        lf_hparams_deinit(&hp);
+        fixture_close(&f);
+    }
+}
+
+/* One file that the index names otherwise, which nobody would look for without it. */
+static void files_get_names_that_are_looked_for(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lf_tensor_set set;
+    char from[512], to[512];
+    struct config_text c = config_llama();
+    struct model_dir m = model_dir_llama();
+    fixture_open(&f, &c, &m, 1);
+    snprintf(from, sizeof(from), "%s/model.safetensors", f.from.path);
+    snprintf(to, sizeof(to), "%s/model-00001-of-00001.safetensors", f.from.path);
+    assert_int_equal(rename(from, to), 0);
+    struct lf_buf index;
+    lf_buf_init(&index, 1 << 20);
+    for (int i = 0; i < m.n; i++)
+        lf_buf_printf(&index, "%s\"%s\":\"model-00001-of-00001.safetensors\"", i ? "," : "{\"weight_map\":{",
+                      m.tensors[i].name);
+    lf_buf_cstr(&index, "}}");
+    temp_dir_write(&f.from, "model.safetensors.index.json", index.ptr, index.len);
+    lf_buf_deinit(&index);
+    if (export(&f, LF_CODE_I4) != LF_OK) fail_msg("%s", f.err.message);
+    if (lf_tensor_set_open(&set, f.out, &f.err) != LF_OK) fail_msg("%s", f.err.message);
+    lf_tensor_set_close(&set);
+    fixture_close(&f);
+}
+
 static int n_files(const char *path)
 {
     DIR *dir = opendir(path);
@@ -323,6 +370,8 @@ int main(void)
         cmocka_unit_test(matrices_are_packed_and_others_stay),
         cmocka_unit_test(fp8_has_a_scale_for_each_row),
         cmocka_unit_test(the_configuration_gets_one_member_more),
+        cmocka_unit_test(a_member_that_says_nothing_is_taken_over),
+        cmocka_unit_test(files_get_names_that_are_looked_for),
         cmocka_unit_test(texts_come_along_and_other_weights_do_not),
         cmocka_unit_test(what_cannot_be_written_leaves_nothing),
         cmocka_unit_test(groups_that_do_not_divide_a_row_are_refused),

@@ -350,6 +350,27 @@ static void the_shape_that_is_said_once_more_is_checked(void **state)
     free(c);
 }
 
+/* Some write it in four bytes each. */
+static void a_shape_in_four_bytes_is_read(void **state)
+{
+    (void)state;
+    struct checkpoint *c = read_checkpoint("ct-w4-group64-asym-f32");
+    for (int i = 0; i < c->n; i++) {
+        struct tensor *t = &c->tensors[i];
+        int64_t shape[2];
+        if (!lf_str_ends(lf_str_c(t->name), LF_STR(".weight_shape"))) continue;
+        memcpy(shape, c->data + t->offset, sizeof(shape));
+        t->dtype = "I32";
+        t->n_bytes = 8;
+        put_int(c, t, 0, (int32_t)shape[0]);
+        put_int(c, t, 1, (int32_t)shape[1]);
+    }
+    expect_opened(c, "weight_shape of I32");
+    put_int(c, find(c, "q_proj.weight_shape"), 1, 77);
+    expect_refused(c, "weight_shape of I32", "weight_shape says");
+    free(c);
+}
+
 /* A matrix that is there in two forms, and one that the list of ignored modules names. */
 static void names_that_contradict_each_other_are_refused(void **state)
 {
@@ -376,6 +397,29 @@ static void replace(struct checkpoint *c, const char *from, const char *to)
     const char *at = strstr(old, from);
     if (!at) fail_msg("%s is not in %s", from, old);
     snprintf(c->config, sizeof(c->config), "%.*s%s%s", (int)(at - old), old, to, at + strlen(from));
+}
+
+/* All experts in one tensor, in a type that is no plain one: only FP8 and int8 have names for its scales. */
+static void experts_in_one_tensor_are_refused_where_the_format_has_no_names_for_them(void **state)
+{
+    (void)state;
+    static const char *const of[] = {"\"quant_method\": \"gptq\", \"bits\": 4, \"x\": 1",
+                                     "\"quant_method\": \"awq\", \"bits\": 4, \"x\": 1",
+                                     "\"quant_method\": \"modelopt\", \"quant_algo\": \"NVFP4\", \"x\": 1"};
+    for (size_t i = 0; i < LF_N_ELEMS(of); i++) {
+        struct checkpoint *c = read_checkpoint("fp8-experts-whole-bf16");
+        for (int k = 0; k < c->n; k++) {
+            struct tensor *t = &c->tensors[k];
+            bool is_scale = strstr(t->name, "_scale_inv") != NULL;
+            if (is_scale) t->absent = true;
+            /* all else is plain: only the experts are not */
+            if (is_scale || strcmp(t->dtype, "F8_E4M3") != 0 || strstr(t->name, ".experts.")) continue;
+            t->dtype = "BF16";
+        }
+        replace(c, "\"quant_method\": \"fp8\"", of[i]);
+        expect_refused(c, of[i], "experts");
+        free(c);
+    }
 }
 
 static void a_configuration_that_contradicts_the_tensors_is_refused(void **state)
@@ -432,7 +476,7 @@ static void a_configuration_that_contradicts_the_tensors_is_refused(void **state
         {"ct-w4-group64-asym-f32", "\"type\": \"int\"", "\"type\": \"float\"", "(float)"},
         {"ct-w4-group64-asym-f32", "\"dynamic\": false", "\"dynamic\": true", "dynamic"},
         {"ct-w4-group64-asym-f32", "pack-quantized", "marlin-24", "format marlin-24"},
-        {"ct-w4-group64-asym-f32", "\"compressed\"", "\"frozen\"", "quantization_status frozen"},
+        {"ct-w4-group64-asym-f32", "\"compressed\"", "\"initialized\"", "quantization_status initialized"},
         {"ct-w4-group64-asym-f32", "\"Linear\"", "\"re:.*mlp.*\"", "no group of targets"},
         {"ct-w4-group64-asym-f32", "\"lm_head\"", "\"re:.*o_proj\"", "ignore leaves it out"},
         {"ct-w4-group64-asym-f32", "\"lm_head\"", "\"re:(\"", "no pattern"},
@@ -524,7 +568,9 @@ int main(void)
         cmocka_unit_test(codes_that_are_no_numbers_are_refused),
         cmocka_unit_test(groups_of_columns_are_checked),
         cmocka_unit_test(the_shape_that_is_said_once_more_is_checked),
+        cmocka_unit_test(a_shape_in_four_bytes_is_read),
         cmocka_unit_test(names_that_contradict_each_other_are_refused),
+        cmocka_unit_test(experts_in_one_tensor_are_refused_where_the_format_has_no_names_for_them),
         cmocka_unit_test(a_configuration_that_contradicts_the_tensors_is_refused),
         cmocka_unit_test(every_field_of_quantization_config),
         cmocka_unit_test(more_than_400_were_refused_each_within_a_second),
