@@ -25,7 +25,9 @@ FOLDERS = ["core", "device", "tokenizer", "template", "grammar", "kv", "attentio
 # What reads bytes that others wrote. Not the evaluation of templates (the rest of jinja_*): it reads a tree of our own.
 GROUPS = {
     "parsers": ["core/json.c", "core/json_read.c", "core/str.c", "model/safetensors.c", "model/hparams.c",
-                "model/arch/experts.c", "model/mxfp4.c", "model/unpack.c",
+                "model/arch/experts.c", "model/formats/awq.c", "model/formats/compressed_tensors.c", "model/formats/fp4.c",
+                "model/formats/fp8.c", "model/formats/gptq.c", "model/formats/modelopt.c", "model/formats/modules.c",
+                "model/formats/packing.c", "model/formats/quantization.c", "model/formats/quantized.c", "model/unpack.c",
                 "grammar/compilation.c", "grammar/dfa.c", "grammar/free_text.c", "grammar/json_string.c", "grammar/nfa.c",
                 "grammar/number.c", "grammar/regex.c", "grammar/schema.c", "grammar/schema_array.c", "grammar/schema_common.c",
                 "grammar/schema_expand.c", "grammar/schema_format.c", "grammar/schema_object.c", "grammar/schema_scalar.c",
