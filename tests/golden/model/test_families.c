@@ -4,11 +4,11 @@
 
 #include "core/check.h"
 #include "core/log.h"
-#include "device/device_impl.h"
 #include "model/programs.h"
 #include "tests/support/expected.h"
 #include "tests/support/fused_norms.h"
 #include "tests/support/model_rig.h"
+#include "tests/support/plain_kernels.h"
 #include "tests/support/test.h"
 
 enum { CHUNK = 33, MIN_ROWS_CLEAR = 20 };
@@ -108,19 +108,7 @@ static int check_greedy(const struct expected *e, const float *logits, double cl
     return n;
 }
 
-static bool is_plain(const struct lf_device *dev, const struct lf_format *format, int n_out, int n_in, int n_experts)
-{
-    (void)dev, (void)n_out, (void)n_in, (void)n_experts;
-    return lf_format_is_plain(format);
-}
-
-/* A device without kernels for coded matrices: those of gpt-oss are expanded, which is exact. */
-static void only_plain(struct lf_device *dev)
-{
-    dev->ops.supports_format = is_plain;
-}
-
-/* Returns the relative error. expands: also what the device has kernels for. */
+/* Returns the relative error. expands: also what the device has kernels for, which is exact. */
 static double check_model(const char *name, bool bf16_weights, int isa, enum lf_dtype kv_dtype, bool expands)
 {
     char dir[256];

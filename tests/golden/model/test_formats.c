@@ -7,12 +7,12 @@
 #include "core/check.h"
 #include "core/hash.h"
 #include "core/log.h"
-#include "device/device_impl.h"
 #include "model/names.h"
 #include "model/programs.h"
 #include "model/weights.h"
 #include "tests/support/expected.h"
 #include "tests/support/model_rig.h"
+#include "tests/support/plain_kernels.h"
 
 enum { CHUNK = 33, N_MODELS_AT_LEAST = 32, N_CODED_AT_LEAST = 80, HASH_BYTES = 8, MAX_WIDTH = 1024 };
 
@@ -21,20 +21,6 @@ enum { CHUNK = 33, N_MODELS_AT_LEAST = 32, N_CODED_AT_LEAST = 80, HASH_BYTES = 8
 #define TOLERANCE_EIGHT  2.5e-2 /* where activations are rounded to eight bits (device/cpu/gemm_quant.h) */
 #define TOLERANCE_FP8    1e-2   /* FP8 that is not rounded to a model's sixteen bits, as what is expected was */
 #define TOLERANCE_HALVES 2.5e-2 /* activations are rounded to the type of the weights, where vectors multiply it */
-
-/* ---- a device without kernels for coded matrices ---- */
-
-static bool has_plain_kernels(const struct lf_device *dev, const struct lf_format *format, int n_out, int n_in,
-                              int n_experts)
-{
-    (void)dev, (void)n_out, (void)n_in, (void)n_experts;
-    return lf_format_is_plain(format);
-}
-
-static void only_plain(struct lf_device *dev)
-{
-    dev->ops.supports_format = has_plain_kernels;
-}
 
 /* ---- rows ---- */
 

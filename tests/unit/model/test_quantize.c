@@ -3,12 +3,12 @@
 
 #include "core/check.h"
 #include "core/quant.h"
-#include "device/device_impl.h"
 #include "model/programs.h"
 #include "model/quantize.h"
 #include "model/weights.h"
 #include "tests/support/config_read.h"
 #include "tests/support/model_dir.h"
+#include "tests/support/plain_kernels.h"
 
 struct fixture {
     struct temp_dir dir;
@@ -243,13 +243,6 @@ static void what_is_not_finite_is_refused_by_name(void **state)
     fixture_close(&f);
 }
 
-static bool supports_plain(const struct lf_device *dev, const struct lf_format *format, int n_out, int n_in,
-                           int n_experts)
-{
-    (void)dev, (void)n_out, (void)n_in, (void)n_experts;
-    return lf_format_is_plain(format);
-}
-
 static bool supports_int8(const struct lf_device *dev, const struct lf_format *format, int n_out, int n_in,
                           int n_experts)
 {
@@ -263,7 +256,7 @@ static void a_device_without_kernels_refuses_by_name(void **state)
     struct config_text c = config_llama();
     struct fixture f;
     fixture_open(&f, &c, NULL);
-    f.dev->ops.supports_format = supports_plain;
+    only_plain(f.dev);
     assert_int_equal(lay_out(&f, LF_CODE_E4M3), LF_UNSUPPORTED);
     assert_non_null(strstr(f.err.message, "--quantize fp8: fp8 on this device (cpu) is not implemented"));
     assert_non_null(strstr(f.err.message, "implemented: none, so without --quantize"));
