@@ -15,6 +15,7 @@
 #include "core/pin.h"
 #include "core/status.h"
 #include "model/sampler.h"
+#include "server/engine/speculation.h"
 
 struct lf_engine;
 struct lf_grammar;
@@ -83,6 +84,10 @@ struct lf_gen_params {
      * reference to the request is gone. */
     struct lf_grammar *grammar;
     struct lf_vocabulary *vocabulary;
+    /* Tokens that a step may be given beside the next one (speculation.h): LF_SPECULATION_OFF, _AUTO, or a number up to
+     * LF_SPECULATION_N. Changes no answer. Nothing is proposed under a grammar, beside bad words, for models with
+     * states (device/delta.h), and where steps are launched before the one before them is known (a GPU). */
+    int speculate;
     int n_prompt_logprobs; /* -1: none; k: log-probabilities of the prompt's own tokens and the k most likely (echo) */
     int priority;          /* lower is sooner; 0 default */
     const void *salt;      /* tenant and cache_salt, for the prefix cache */
@@ -112,8 +117,9 @@ struct lf_gen_params {
 
 /* A consistent look at the outputs. Times are lf_clock_ns values, 0 where it has not happened. */
 struct lf_request_state {
-    int n_tokens;          /* published, 0..max_tokens. A stop token that ended the request is not among them */
-    int n_prompt_logprobs; /* published entries of lf_request_prompt_logprob */
+    int n_tokens;               /* published, 0..max_tokens. A stop token that ended the request is not among them */
+    int n_prompt_logprobs;      /* published entries of lf_request_prompt_logprob */
+    int n_proposed, n_accepted; /* tokens that were proposed, and of these what came (speculation.h) */
     int n_prompt, n_cached, n_restored, /* of those that are cached: from below the cache */
         n_processed;       /* prompt tokens: all, from the prefix cache, in the KV cache so far (cached included) */
     enum lf_finish finish; /* NONE while running; final afterwards */

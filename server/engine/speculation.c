@@ -1,0 +1,44 @@
+/* See speculation.h. */
+#include "server/engine/speculation.h"
+
+#include "core/check.h"
+
+/* What is known at first counts as GUESS_N tokens of which GUESS were right. A token makes all that was seen count for
+ * FORGET less: where nothing pays at a price of 0.3 one in some thirty tokens asks again. */
+#define GUESS   0.7
+#define GUESS_N 2.0
+#define FORGET  0.01
+
+void lf_speculation_init(struct lf_speculation *s, const struct lf_gram_index *grams, int n_most)
+{
+    LF_ASSERT(n_most == LF_SPECULATION_AUTO || (n_most >= 1 && n_most <= LF_SPECULATION_N));
+    *s = (struct lf_speculation){.grams = *grams, .n_most = n_most};
+}
+
+/* How many of a proposal pay. */
+static int n_worth(const struct lf_speculation *s, int n_room, double price)
+{
+    double p = (s->n_right + GUESS * GUESS_N) / (s->n_right + s->n_wrong + GUESS_N), gain = p;
+    int n = 0;
+    if (s->n_most != LF_SPECULATION_AUTO) return s->n_most < n_room ? s->n_most : n_room;
+    for (; n < n_room && n < LF_SPECULATION_N && gain > price; n++) gain *= p;
+    return n;
+}
+
+int lf_speculation_propose(struct lf_speculation *s, int32_t *ids, int n_ids, int n_room, double price)
+{
+    int n_agree;
+    s->n_right *= 1 - FORGET;
+    s->n_wrong *= 1 - FORGET;
+    lf_gram_index_extend(&s->grams, n_ids);
+    int from = lf_gram_index_find(&s->grams, &n_agree), n = from > 0 ? n_worth(s, n_room, price) : 0;
+    /* What was found may end where the sequence does: then it goes on with what has just been proposed. */
+    for (int i = 0; i < n; i++) ids[n_ids + i] = ids[from + i];
+    return n;
+}
+
+void lf_speculation_learn(struct lf_speculation *s, int n_proposed, int n_right)
+{
+    s->n_right += n_right;
+    s->n_wrong += n_right < n_proposed;
+}

@@ -1,0 +1,42 @@
+/* Speculation from the prompt: what a sequence is likely to say next, because it stands in its prompt or its answer
+ * already. Answers about a document quote it; a step that is given the tokens of the quotation as well costs little
+ * more than one token, and where they were right it has brought several.
+ *
+ * It changes no answer. Each row of logits is drawn from at its own position, with the random numbers of that position
+ * and the tokens before it, as it would be in a step of its own; as long as what is drawn is what was proposed, the
+ * next row was computed from the right tokens, and its draw counts too. What a step has written to the KV cache behind
+ * that is written again later. So an answer's bytes are the same with and without, sampled ones under their seeds too,
+ * where a token's bits do not depend on what stands beside it in a step (docs/exactness.md).
+ *
+ * How many are proposed. A proposal of k tokens brings p + p² + … + p^k more in expectation, p being how often lately a
+ * proposed token was what came, and costs k · price. price is what a token more costs beside what the step's cost is
+ * for each token that it brings anyway, so both count in the same money, alone or beside others: the j-th is proposed
+ * while p^j > price. With nothing known p is GUESS (speculation.c); what was seen is forgotten a little with every
+ * token, so that a sequence for which it did not pay asks again now and then, with one token.
+ *
+ * Pure; no clock, no allocation. One thread at a time. */
+#ifndef LF_SERVER_ENGINE_SPECULATION_H
+#define LF_SERVER_ENGINE_SPECULATION_H
+
+#include "server/engine/gram_index.h"
+
+enum {
+    LF_SPECULATION_OFF = 0,
+    LF_SPECULATION_AUTO = -1, /* as many as pay, at most LF_SPECULATION_N */
+    LF_SPECULATION_N = 16     /* tokens of a proposal */
+};
+
+struct lf_speculation {
+    struct lf_gram_index grams;
+    int n_most;              /* LF_SPECULATION_AUTO, or always as many as this where there is a place */
+    double n_right, n_wrong; /* decayed: proposed tokens that came, and that did not */
+};
+
+void lf_speculation_init(struct lf_speculation *s, const struct lf_gram_index *grams, int n_most);
+/* ids [n_ids + n_room], of the index: what is proposed is put behind the first n_ids, which are known; returns how
+ * many, at most n_room. price: see above. */
+int lf_speculation_propose(struct lf_speculation *s, int32_t *ids, int n_ids, int n_room, double price);
+/* Of n_proposed tokens the first n_right came. */
+void lf_speculation_learn(struct lf_speculation *s, int n_proposed, int n_right);
+
+#endif
