@@ -344,7 +344,7 @@ static int n_tenants(const struct lf_engine_opts *o)
 
 uint64_t lf_engine_answer_bytes(uint64_t n_tokens)
 {
-    return n_tokens * (sizeof(int32_t) + sizeof(struct lf_sampled));
+    return n_tokens * (sizeof(int32_t) + sizeof(uint32_t) + sizeof(struct lf_sampled)); /* an id, a gram, an entry */
 }
 
 uint64_t lf_engine_host_bytes(const struct lf_engine_opts *o, int n_vocab, int n_blocks)
@@ -482,7 +482,8 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                         .prefix = kv->prefix,
                                         .tenants = e->tenants,
                                         .n_tenants = n_tenants(opts),
-                                        .held_epochs = e->held_epochs};
+                                        .held_epochs = e->held_epochs,
+                                        .proposes = backend->n_async_steps == 0};
     lf_sched_init(&e->sched, &sched);
     const struct lf_mailbox_limits limits = {.queue_n = opts->queue_n,
                                              .queue_tokens = e->opts.queue_tokens,

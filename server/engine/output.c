@@ -231,6 +231,28 @@ static void take_token(struct lf_engine *e, struct lf_request *req, const struct
     if (n_output + 1 == seq->max_tokens) lf_engine_finish(e, req, LF_FINISH_LENGTH, LF_OK, "", now_ns);
 }
 
+/* Row i was computed from the right tokens if the i before it drew what was proposed. */
+static void take_proposed(struct lf_engine *e, struct lf_request *req, const struct lf_sched_item *item,
+                          const struct lf_sampled *rows, int64_t now_ns)
+{
+    struct lf_sched_seq *seq = item->seq;
+    int n = item->n_proposed, n_right = 0;
+    bool is_right = true;
+    for (int i = 0; i <= n && is_right; i++) {
+        int32_t proposed = i < n ? seq->ids[seq->n_ids] : -1;
+        take_token(e, req, &rows[i], now_ns);
+        is_right = req->now.finish == LF_FINISH_NONE && rows[i].id == proposed;
+        if (!is_right) continue;
+        lf_sched_accepted(&e->sched, seq);
+        n_right++;
+    }
+    lf_speculation_learn(seq->speculation, n, n_right);
+    req->now.n_proposed += n;
+    req->now.n_accepted += n_right;
+    lf_counter_add(&e->metrics.proposed, (uint64_t)n);
+    lf_counter_add(&e->metrics.accepted, (uint64_t)n_right);
+}
+
 /* Until all prompt tokens are in the cache: what the scheduler predicts for those that no step has been launched for,
  * and the steps on their way behind the one that is being read. */
 static int64_t eta_ns(struct lf_engine *e, const struct lf_request *req)
@@ -281,6 +303,8 @@ static void read_item(struct lf_engine *e, const struct lf_sched_item *item, con
     if (!item->complete) return;
     if (item->seq->max_tokens == 0)
         lf_engine_finish(e, req, LF_FINISH_LENGTH, LF_OK, "", now_ns);
+    else if (item->n_proposed > 0)
+        take_proposed(e, req, item, results, now_ns);
     else
         take_token(e, req, &results[item->n_out - 1], now_ns);
 }
@@ -297,10 +321,11 @@ void lf_engine_read(struct lf_engine *e, const struct lf_sched_step *step, int64
 
 /* ---- what a step is asked for ---- */
 
-static struct lf_batch_out sample_of(const struct lf_request *req)
+/* The token behind all that are known and the first n_ahead of those proposed. */
+static struct lf_batch_out sample_of(const struct lf_request *req, int n_ahead)
 {
     const struct lf_sched_seq *seq = &req->seq;
-    int n_output = seq->n_ids - seq->n_prompt;
+    int n_ids = seq->n_ids + n_ahead, n_output = n_ids - seq->n_prompt;
     return (struct lf_batch_out){.sampling = &req->params.sampling,
                                  .prompt = seq->ids,
                                  .n_prompt = seq->n_prompt,
@@ -309,7 +334,7 @@ static struct lf_batch_out sample_of(const struct lf_request *req)
                                  .banned = req->stop_ids,
                                  .n_banned = n_output < req->params.min_tokens ? req->n_stop_ids : 0,
                                  .mask = req->allowed,
-                                 .position = (uint64_t)seq->n_ids,
+                                 .position = (uint64_t)n_ids,
                                  .slot = req->slot};
 }
 
@@ -323,6 +348,6 @@ void lf_engine_fill_outs(struct lf_engine *e, const struct lf_sched_step *step)
         for (int k = 0; k < n_echo; k++)
             *out++ = (struct lf_batch_out){.given = item->seq->ids[item->first + 1 + k],
                                            .n_given_top = req->params.n_prompt_logprobs};
-        if (item->n_out > n_echo) *out++ = sample_of(req);
+        for (int k = n_echo; k < item->n_out; k++) *out++ = sample_of(req, k - n_echo);
     }
 }

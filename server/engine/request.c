@@ -1,7 +1,7 @@
 /* See request.h and request_internal.h. One allocation a request, laid out once:
  *
- *     struct | keys | pins | ids (prompt, room for the answer) | blocks | marks | stop ids | allowed | bad words |
- * tokens | prompt log-probabilities
+ *     struct | keys | pins | ids (prompt, room for the answer) | grams | blocks | marks | stop ids | allowed |
+ * bad words | tokens | prompt log-probabilities
  *
  * The answer's part is reserved, not touched: pages that no token is written to cost nothing. So LF_ANSWER_COUNTED_N
  * tokens of it are counted against the memory for texts; all that running requests can touch together, one entry a
@@ -81,6 +81,23 @@ static enum lf_status make_allowed(struct lf_request *req, uint32_t *mask, int n
     return LF_OK;
 }
 
+/* Whether anything is ever proposed for such a request. */
+static bool may_speculate(const struct lf_gen_params *p, const struct lf_engine_backend *backend)
+{
+    return p->speculate != LF_SPECULATION_OFF && p->max_tokens > 1 && !p->grammar && p->n_bad_words == 0 &&
+           backend->n_async_steps == 0;
+}
+
+/* latest of the index of grams, then one entry a token. */
+static void begin_speculation(struct lf_request *req, uint32_t *grams, int log2_latest)
+{
+    struct lf_gram_index index;
+    lf_gram_index_init(&index, req->seq.ids, grams, log2_latest, grams + ((size_t)1 << log2_latest));
+    lf_gram_index_extend(&index, req->seq.n_prompt);
+    lf_speculation_init(&req->speculation, &index, req->params.speculate);
+    req->seq.speculation = &req->speculation;
+}
+
 static void make_keys(struct lf_request *req, const struct lf_gen_params *p, const struct lf_prefix_cache *prefix)
 {
     struct lf_sched_seq *seq = &req->seq;
@@ -139,11 +156,14 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     size_t n_states = prefix ? n_entries + (size_t)mailbox->limits.slot_blocks : 0;
     size_t token_stride = stride_for(p->sampling.n_logprobs, offsetof(struct lf_sampled, rank));
     size_t prompt_stride = stride_for(p->n_prompt_logprobs, offsetof(struct lf_sampled, top_ids));
+    bool speculates = may_speculate(p, backend);
+    int log2_grams = lf_gram_index_log2(p->n_prompt + LF_MIN(p->max_tokens, LF_ANSWER_COUNTED_N));
     struct layout l = {.bytes = 0};
     (void)reserve(&l, 1, sizeof(struct lf_request));
     size_t keys_at = reserve(&l, prefix ? n_blocks + 1 : 0, sizeof(struct lf_prefix_key));
     size_t pins_at = reserve(&l, p->pin ? n_blocks : 0, sizeof(struct lf_pin_node));
     size_t ids_at = reserve(&l, n_ids, sizeof(int32_t));
+    size_t grams_at = reserve(&l, speculates ? ((size_t)1 << log2_grams) + n_ids : 0, sizeof(uint32_t));
     size_t blocks_at = reserve(&l, n_entries, sizeof(int32_t));
     size_t restore_at = reserve(&l, n_states, sizeof(uint8_t));
     size_t marks_at = reserve(&l, (size_t)p->n_marks, sizeof(int32_t));
@@ -153,7 +173,7 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     size_t prompt_at = reserve(&l, p->n_prompt_logprobs >= 0 ? (size_t)p->n_prompt : 0, prompt_stride);
     size_t tokens_at = reserve(&l, (size_t)p->max_tokens, token_stride);
     size_t n_uncounted = (size_t)LF_MAX(p->max_tokens - LF_ANSWER_COUNTED_N, 0);
-    size_t uncounted = n_uncounted * (sizeof(int32_t) + token_stride);
+    size_t uncounted = n_uncounted * (sizeof(int32_t) + (speculates ? sizeof(uint32_t) : 0) + token_stride);
     char *base = l.overflow ? NULL : lf_text_alloc_sparse(p->memory, l.bytes, l.bytes - uncounted);
     if (!base)
         return lf_fail(err, LF_NO_MEMORY, "no memory for a request of %d prompt and %d output tokens", p->n_prompt,
@@ -173,6 +193,7 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     req->prompt_stride = prompt_stride;
     fill(req, p, mailbox);
     memcpy(req->seq.ids, p->prompt, (size_t)p->n_prompt * sizeof(int32_t));
+    if (speculates) begin_speculation(req, (uint32_t *)(void *)(base + grams_at), log2_grams);
     copy_marks(req, (int32_t *)(void *)(base + marks_at), p);
     copy_stop_ids(req, (int32_t *)(void *)(base + stop_at), p, backend->eos_ids, backend->n_eos);
     req->params.stop_token_ids = req->stop_ids;

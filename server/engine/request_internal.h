@@ -19,7 +19,8 @@ struct lf_request {
                                   * and leader are NULL */
     const int32_t *stop_ids;     /* [n_stop_ids] that end it: EOS, unless ignored, and its own */
     int n_stop_ids;
-    const uint32_t *allowed;    /* a mask of params.allowed_ids, NULL: any */
+    struct lf_speculation speculation; /* the engine thread's; in use where seq points at it */
+    const uint32_t *allowed;           /* a mask of params.allowed_ids, NULL: any */
     struct lf_matcher *matcher; /* of params.grammar, NULL: none; the engine thread's, or one of its mask threads' */
     size_t token_stride, prompt_stride; /* bytes from one entry to the next; see request.c */
 

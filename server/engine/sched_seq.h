@@ -10,6 +10,7 @@
 #include "kv/prefix_cache.h"
 #include "kv/windows.h"
 #include "server/engine/restore.h"
+#include "server/engine/speculation.h"
 
 struct lf_sched_tenant;
 
@@ -35,8 +36,9 @@ struct lf_sched_seq {
     bool all_logits;      /* echo: logits of every prompt token, so nothing comes from the cache */
     const int32_t *marks; /* [n_marks] borrowed: where a part of the prompt ends that others may have too (marks.h) */
     int n_marks;
-    const struct lf_sched_seq *leader; /* waits until its prompt is computed or it ended; valid till then */
-    struct lf_restore restore;         /* its states are set before submit where there is something below the cache */
+    const struct lf_sched_seq *leader;  /* waits until its prompt is computed or it ended; valid till then */
+    struct lf_speculation *speculation; /* borrowed; NULL: nothing is proposed */
+    struct lf_restore restore;          /* its states are set before submit where there is something below the cache */
 
     /* Kept by the scheduler; n_ids is raised by who appends. */
     struct lf_list node, tenant_node, prefill_node; /* of its tenant: in the queue, while waiting; among the prefills */

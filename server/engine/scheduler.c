@@ -85,6 +85,46 @@ static void plan_decodes(struct lf_sched *s, struct lf_sched_step *step, bool pr
     }
 }
 
+/* Tokens that may be proposed beside item's one. Of a window nothing is taken beyond the block that the one is in, so
+ * that what is refused leaves no block behind; states cannot be taken back. */
+static int proposal_room(const struct lf_sched *s, const struct lf_sched_step *step, const struct lf_sched_item *item)
+{
+    const struct lf_sched_seq *seq = item->seq;
+    int room = LF_MIN(s->opts.chunk - step->n_tokens, s->opts.max_out - step->n_out);
+    if (!seq->speculation || lf_states_on(s)) return 0;
+    for (int g = 0; g < s->opts.windows.n; g++)
+        if (lf_kv_windows_slides(&s->opts.windows, g)) room = LF_MIN(room, BLOCK - 1 - seq->n_done % BLOCK);
+    return LF_MIN(room, seq->n_prompt + seq->max_tokens - seq->n_ids - 1);
+}
+
+/* What a token beside an item's own one is predicted to take. */
+static double proposal_ns(const struct lf_sched *s, const struct lf_sched_item *item)
+{
+    return lf_cost_prefill_ns(&s->cost, item->first + 1, 1, 1);
+}
+
+/* The step's decodes get what is likely to come behind them. While prompts wait for their part of the step nothing is
+ * proposed: they fill it better. */
+static void plan_proposals(struct lf_sched *s, struct lf_sched_step *step)
+{
+    double ns = lf_cost_predict(&s->cost, &step->load), n = step->n_items;
+    for (int i = 0; i < step->n_items; i++) {
+        struct lf_sched_item *item = &step->items[i];
+        struct lf_sched_seq *seq = item->seq;
+        int room = proposal_room(s, step, item);
+        if (room < 1) continue;
+        double price = proposal_ns(s, item) * n / ns;
+        item->n_proposed = lf_speculation_propose(seq->speculation, seq->ids, seq->n_ids, room, price);
+        lf_tables_cover(s, seq, seq->n_done + 1 + item->n_proposed);
+        lf_load_add_prefill(&step->load, item->first + 1, item->n_proposed, item->n_proposed);
+        item->n_tokens += item->n_proposed;
+        item->n_out += item->n_proposed;
+        step->n_tokens += item->n_proposed;
+        step->n_out += item->n_proposed;
+        step->n_proposed += item->n_proposed;
+    }
+}
+
 static int64_t tokens_left(const struct lf_sched_seq *seq)
 {
     return seq->n_prompt - seq->n_done;
@@ -319,8 +359,10 @@ static void charge_decodes(struct lf_sched *s, const struct lf_sched_step *step)
 {
     for (int i = 0; i < step->n_items; i++) {
         struct lf_sched_tenant *t = step->items[i].seq->tenant;
+        const struct lf_sched_item *item = &step->items[i];
         double ns = s->cost.w[LF_COST_STEP] / step->n_items + s->cost.w[LF_COST_TOKEN] + s->cost.w[LF_COST_LOGITS] +
-                    s->cost.w[LF_COST_DECODE_KEY] * (step->items[i].first + 1.0);
+                    s->cost.w[LF_COST_DECODE_KEY] * (item->first + 1.0);
+        ns += lf_cost_prefill_ns(&s->cost, item->first + 1, item->n_proposed, item->n_proposed);
         t->decode_ns += ns;
         t->served_ns += ns;
         t->admitted_ns += ns;
@@ -351,6 +393,8 @@ void lf_sched_plan_step(struct lf_sched *s, struct lf_sched_step *step)
         prefills = prefills || prefill;
     }
     plan_decodes(s, step, prefills);
+    s->n_accepted = 0;
+    if (s->opts.proposes && !prefills) plan_proposals(s, step);
     charge_decodes(s, step);
     if (prefills) {
         lf_prefill_order_sort(s);
@@ -366,11 +410,11 @@ void lf_sched_launched(struct lf_sched *s, const struct lf_sched_step *step)
     for (int i = 0; i < step->n_items; i++) {
         const struct lf_sched_item *item = &step->items[i];
         struct lf_sched_seq *seq = item->seq;
-        seq->n_done += item->n_tokens;
+        seq->n_done += item->n_tokens - item->n_proposed;
         out += item->n_out;
         LF_ASSERT(seq->n_done <= seq->n_ids);
         if (!lf_sched_in_prefill(seq)) lf_prefill_order_leave(seq);
-        if (item->complete && seq->max_tokens > 0) {
+        if (item->complete && item->n_proposed == 0 && seq->max_tokens > 0) {
             seq->ids[seq->n_ids++] = -out; /* the placeholder of the item's last logits row: out - 1 */
             seq->n_placeholders++;
         }
@@ -382,10 +426,22 @@ void lf_sched_launched(struct lf_sched *s, const struct lf_sched_step *step)
 
 void lf_sched_sampled(struct lf_sched *s, struct lf_sched_seq *seq, int32_t id)
 {
-    LF_ASSERT(seq->n_placeholders > 0 && id >= 0);
-    seq->ids[seq->n_ids - seq->n_placeholders--] = id;
+    LF_ASSERT(id >= 0 && (seq->n_placeholders > 0 || seq->n_ids < seq->n_prompt + seq->max_tokens));
+    if (seq->n_placeholders > 0)
+        seq->ids[seq->n_ids - seq->n_placeholders--] = id;
+    else
+        seq->ids[seq->n_ids++] = id;
     lf_tables_enter(s, seq);
     lf_states_known(s, seq);
+}
+
+void lf_sched_accepted(struct lf_sched *s, struct lf_sched_seq *seq)
+{
+    LF_ASSERT(seq->n_placeholders == 0 && seq->n_done < seq->n_ids);
+    seq->n_done++;
+    s->n_accepted++;
+    lf_tables_enter(s, seq);
+    lf_tables_slide(s, seq);
 }
 
 /* A step's time belongs to prefill and decode in the proportion that was predicted for their parts. */
@@ -393,14 +449,14 @@ void lf_sched_learn(struct lf_sched *s, const struct lf_sched_step *step, int64_
 {
     double prefill_ns = s->cost.w[LF_COST_TOKEN] * step->n_prefill_tokens +
                         s->cost.w[LF_COST_PREFILL_KEY] * step->load.x[LF_COST_PREFILL_KEY];
-    int n_decode = step->n_tokens - step->n_prefill_tokens;
+    int n_decode = step->n_tokens - step->n_prefill_tokens - step->n_proposed;
     double share = n_decode == 0 ? 1 : prefill_ns / step->predicted_ns;
     if (step->n_prefill_tokens > 0) {
         s->prefill_tokens = s->prefill_tokens * SPEED_DECAY + step->n_prefill_tokens;
         s->prefill_ns = s->prefill_ns * SPEED_DECAY + (double)took_ns * share;
     }
     if (n_decode > 0) {
-        s->decode_tokens = s->decode_tokens * SPEED_DECAY + n_decode;
+        s->decode_tokens = s->decode_tokens * SPEED_DECAY + n_decode + s->n_accepted;
         s->decode_ns = s->decode_ns * SPEED_DECAY + (double)took_ns;
     }
     lf_cost_observe(&s->cost, &step->load, (double)took_ns);

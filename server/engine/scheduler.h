@@ -7,7 +7,8 @@
  *     lf_sched_admit …         until NULL: those that may start get all the blocks they will ever need
  *     lf_sched_plan_step       what the next step does; the caller starts it
  *     lf_sched_launched        the step has been started: its tokens count as computed, its samples are placeholders
- *     lf_sched_sampled …       the step has ended: each placeholder's id is known
+ *     lf_sched_sampled …       the step has ended: each placeholder's id is known; of what was proposed
+ *     lf_sched_accepted …      each id that came
  *     lf_sched_learn           how long it took
  *     lf_sched_end             a sequence leaves, from any phase; its blocks go back
  *
@@ -45,6 +46,11 @@
  * lf_sched_sampled says which one it is, the placeholder is -1 - (the logits row of the step that samples it). A
  * sequence that turns out to have ended with a step has a token too many in the step behind it; nobody reads what comes
  * of it, and its blocks are free at once: what is written to them later is written later on the device too.
+ *
+ * Proposed tokens (speculation.h). Where each step is read before the next is planned, a decode may carry tokens that
+ * are likely to come, in ids behind those that are known, with a row of logits each. They are nobody's until they have
+ * been drawn: only the first token of such an item counts as computed when it is launched, and it has no placeholder;
+ * an id is appended as it is drawn, and what was computed for it counts once it is seen to be what was proposed.
  *
  * What it deliberately does not do: preempt, guess how long an answer is, split a sequence's tokens. */
 #ifndef LF_SERVER_ENGINE_SCHEDULER_H
@@ -92,13 +98,14 @@ struct lf_sched_opts {
     int n_tenants;
     uint32_t *held_epochs; /* [pool->n_blocks] borrowed, zeros at first; see held_epoch below */
     struct lf_restore_source below;
+    bool proposes; /* each step is read before the next is planned, so seq->speculation may be asked */
 };
 
-/* One sequence of a step: tokens [seq->n_done, seq->n_done + n_tokens), of which [out_first, out_first + n_out),
- * counted from the first, go on to logits. */
+/* One sequence of a step: tokens [seq->n_done, seq->n_done + n_tokens), the last n_proposed of which may not be its
+ * own, and of which [out_first, out_first + n_out), counted from the first, go on to logits. */
 struct lf_sched_item {
     struct lf_sched_seq *seq;
-    int n_tokens, out_first, n_out;
+    int n_tokens, n_proposed, out_first, n_out;
     struct lf_state_seq state; /* where there are states */
     int first;                 /* seq->n_done when it was planned */
     bool complete; /* all that is known of seq is computed by it: its last logits row is the next id's, if one is due */
@@ -106,7 +113,7 @@ struct lf_sched_item {
 
 struct lf_sched_step {
     struct lf_sched_item *items; /* [max_seqs] the caller's */
-    int n_items, n_tokens, n_out, n_prefill_tokens;
+    int n_items, n_tokens, n_out, n_prefill_tokens, n_proposed;
     struct lf_state_mark *marks; /* [lf_batch_n_marks(max_seqs)] the caller's, of all items; NULL: no states */
     int n_marks;
     struct lf_load load;
@@ -138,6 +145,7 @@ struct lf_sched {
     int n_tenants_in_step;                     /* that run in the step planned last */
     uint32_t held_epoch; /* rises with each count of a tenant's blocks; held_epochs[b] == held_epoch: b was counted */
     int64_t n_held;      /* how many were */
+    int n_accepted;      /* of what the step planned last proposed */
     /* Measured, decaying: tokens and the ns they took. */
     double prefill_tokens, prefill_ns, decode_tokens, decode_ns;
 };
@@ -155,8 +163,10 @@ void lf_sched_plan_step(struct lf_sched *s, struct lf_sched_step *step);
 /* The planned step has been started. Raises n_done, enters full blocks in the prefix cache and appends a placeholder to
  * every sequence that is complete and has room for one. */
 void lf_sched_launched(struct lf_sched *s, const struct lf_sched_step *step);
-/* The first of seq's placeholders is id. */
+/* The first of seq's placeholders is id; where it has none, id is its next. */
 void lf_sched_sampled(struct lf_sched *s, struct lf_sched_seq *seq, int32_t id);
+/* What was proposed for the place of the last id that was appended is that id: it is computed. */
+void lf_sched_accepted(struct lf_sched *s, struct lf_sched_seq *seq);
 /* How long all of it took, sampling too. Does not look at the step's sequences: they may have ended meanwhile. */
 void lf_sched_learn(struct lf_sched *s, const struct lf_sched_step *step, int64_t took_ns);
 void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq);
