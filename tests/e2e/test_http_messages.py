@@ -109,6 +109,8 @@ class Messages(harness.Case):
                       {"enable_thinking": False}, {"guided_json": {}}, {"n": 2}):
             self.assert_refused(self.ask("x", **chats), 400, "invalid_request_error", *chats)
         self.assertEqual(self.ask("[[say=ok]]", n=1, stop=[], presence_penalty=0, user="u", nobody_knows_this=1).status, 200)
+        self.assertEqual(self.ask("[[say=ok]]", speculate=16).status, 200)
+        self.assert_refused(self.ask("x", speculate=17), 400, "invalid_request_error", "speculate")
         self.assert_refused(self.ask("x", model="other"), 404, "not_found_error", "other")
         self.assert_refused(self.ask("x", temperature=1.5), 400, "invalid_request_error", "temperature")
         self.assert_refused(self.ask([{"type": "image", "source": {}}]), 400, "invalid_request_error", "text")

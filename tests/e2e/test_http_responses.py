@@ -188,6 +188,7 @@ class Responses(Base):
             ({"input": "x", "text": {"format": {"type": "json_object", "schema": {}}}}, "text.format.schema"),
             ({"input": "x", "text": {"format": {"type": "json_schema", "name": "n", "schema": {}, "strict": 1}}}, "text.format.strict"),
             ({"input": "x", "reasoning": {"effort": "huge"}}, "reasoning.effort"), ({"input": "x", "reasoning": {"mode": "pro"}}, "reasoning.mode"),
+            ({"input": "x", "speculate": 17}, "speculate"), ({"input": "x", "speculate": "on"}, "speculate"),
             ({"input": "x", "metadata": {"a": 1}}, "metadata"), ({"input": "x", "metadata": {"a": "b" * 513}}, "metadata"),
             ({"input": "x", "metadata": {str(i): "b" for i in range(17)}}, "metadata"),
             ({"input": "x", "include": ["message.output_text.logprobs"]}, "include"), ({"input": "x", "include": 1}, "include"),
@@ -209,7 +210,7 @@ class Responses(Base):
                                    "service_tier": "auto", "include": ["reasoning.encrypted_content"], "parallel_tool_calls": None,
                                    "previous_response_id": None, "text": {"verbosity": "medium"}, "top_logprobs": 0, "max_tool_calls": 3,
                                    "stream_options": {"include_obfuscation": False}, "prompt_cache_key": "k", "tools": [],
-                                   "reasoning": {"effort": None, "summary": "auto"}, "max_output_tokens": 9})
+                                   "reasoning": {"effort": None, "summary": "auto"}, "speculate": "auto", "max_output_tokens": 9})
         self.assertEqual((r.status, text_of(r.json["output"][0])), (200, "ok"))
 
 

@@ -17,7 +17,7 @@ void lf_ask_init(struct lf_ask *ask, const struct lf_ask_limits *limits)
     ask->skip_special_tokens = ask->store = true;
     ask->messages_param = "messages";
     ask->best_of = ask->logprobs = ask->top_logprobs = ask->prompt_logprobs = LF_ABSENT;
-    ask->max_tokens = ask->max_completion_tokens = LF_ABSENT;
+    ask->max_tokens = ask->max_completion_tokens = ask->speculate = LF_ABSENT;
     struct lf_sampling_defaults d = limits->sampling ? *limits->sampling : LF_SAMPLING_PLAIN;
     ask->sampling.temperature = (float)d.temperature;
     ask->sampling.top_p = (float)d.top_p;

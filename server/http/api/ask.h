@@ -79,6 +79,7 @@ struct lf_ask {
     int64_t max_tokens, max_completion_tokens, min_tokens;
     bool ignore_eos, seed_given;
     int64_t seed, top_k, priority;
+    int64_t speculate;           /* as in struct lf_gen_params; LF_ABSENT: as the server's option has it */
     struct lf_sampling sampling; /* its seed and n_logprobs are set from the fields above by who submits */
     int n_stops;
     struct lf_str stops[LF_STOP_N];

@@ -44,6 +44,7 @@ static struct lf_generation_params params_of(struct lf_exchange *x, int64_t toke
         .format = s->answers,
         .reasoning = !s->opts.no_reasoning,
         .default_max_tokens = s->opts.default_max_tokens,
+        .speculate = s->opts.speculate,
         .notify = lf_wake_notify,
         .notify_ctx = &x->wake,
     };

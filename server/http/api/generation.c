@@ -106,6 +106,7 @@ static void fill_params(struct lf_gen_params *out, const struct start *st, int i
         .sampling = ask->sampling,
         .grammar = st->params->grammar,
         .vocabulary = st->params->vocabulary,
+        .speculate = ask->speculate == LF_ABSENT ? st->params->speculate : (int)ask->speculate,
         .n_prompt_logprobs = n_prompt_logprobs(ask),
         .priority = LF_MAX((int)ask->priority, LF_PRIORITY_FIRST + st->params->tenant->limits.held_back),
         .salt = st->salt,

@@ -92,6 +92,7 @@ struct lf_generation_params {
     uint64_t seed; /* where the request gives none */
     int64_t deadline_ns, tokenize_ns;
     int default_max_tokens;
+    int speculate;                         /* where the request does not say */
     const struct lf_answer_format *format; /* of the model's answers; NULL: all is text */
     bool reasoning;                        /* is split off where the format has it */
     struct lf_grammar *grammar;            /* of every choice; NULL: any text */

@@ -202,6 +202,8 @@ static void write_engine_counters(struct page *p, const struct lf_engine_metrics
     counter(p, "constrained_requests_total", &m->constrained, "Requests started whose answers follow a grammar.");
     counter(p, "grammar_masks_total", &m->masks, "Tokens drawn under a grammar.");
     seconds(p, "grammar_mask_seconds_total", &m->masks_ns, "What steps waited for the masks of these tokens.");
+    counter(p, "speculative_tokens_proposed_total", &m->proposed, "Tokens that steps tried beside the next one.");
+    counter(p, "speculative_tokens_accepted_total", &m->accepted, "Of these, tokens that came.");
     counters(p, "admission_rejections_total", "reason", rejections, LF_N_ELEMS(rejections),
              "Requests refused at the queue, by why.");
 }

@@ -12,6 +12,8 @@ const struct lf_member_doc lf_openai_timings[LF_TIMINGS_N] = {
     {"decode_ms", "from the first token to the last of any choice"},
     {"prefill_tokens_per_second", "tokens of the prompt that were computed, by `prefill_ms`"},
     {"decode_tokens_per_second", "tokens of the answer behind the first, by `decode_ms`"},
+    {"proposed_tokens", "tokens that steps tried beside the next one (`speculate`); not there where there were none"},
+    {"accepted_tokens", "of these, what came; the same"},
     {"timed_out", "`true` where `--request-timeout` ended the answer, else not there"},
 };
 
@@ -65,6 +67,8 @@ struct lf_totals lf_totals_of(const struct lf_generation *gen)
         lf_request_snapshot(c->req, &st);
         t.n_completion += c->n_read;
         t.n_reasoning += c->n_reasoning;
+        t.n_proposed += st.n_proposed;
+        t.n_accepted += st.n_accepted;
         t.timed_out = t.timed_out || st.timed_out;
         if (i % gen->ask.n == 0) t.n_cached += st.n_cached;
         /* a stop string ends an answer before the engine hears of it */
@@ -89,8 +93,11 @@ static void write_usage(struct lf_buf *out, const struct lf_generation *gen, con
                   "\"prompt_tokens_details\":{\"cached_tokens\":%lld}",
                   (long long)t->n_prompt, (long long)t->n_completion, (long long)(t->n_prompt + t->n_completion),
                   (long long)t->n_cached);
-    if (gen->has_reasoning)
-        lf_buf_printf(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%lld}", (long long)t->n_reasoning);
+    if (gen->has_reasoning || t->n_proposed)
+        lf_buf_printf(out,
+                      ",\"completion_tokens_details\":{\"reasoning_tokens\":%lld,\"accepted_prediction_tokens\":%lld,"
+                      "\"rejected_prediction_tokens\":%lld}",
+                      (long long)t->n_reasoning, (long long)t->n_accepted, (long long)(t->n_proposed - t->n_accepted));
     lf_buf_char(out, '}');
 }
 
@@ -109,6 +116,9 @@ void lf_openai_write_timings(struct lf_buf *out, const struct lf_generation *gen
                   t->decode_ms, rate(computed, t->prefill_ms),
                   /* the first token belongs to the prefill */
                   rate((double)(t->n_completion - gen->n_choices), t->decode_ms));
+    if (t->n_proposed)
+        lf_buf_printf(out, ",\"proposed_tokens\":%lld,\"accepted_tokens\":%lld", (long long)t->n_proposed,
+                      (long long)t->n_accepted);
     lf_buf_cstr(out, t->timed_out ? ",\"timed_out\":true}" : "}");
 }
 

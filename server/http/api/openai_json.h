@@ -7,7 +7,7 @@
 /* Usage and times, added up over the choices. The prompt's times are those of the first choice; decoding lasts from the
  * first token to the last of any choice. */
 struct lf_totals {
-    int64_t n_prompt, n_cached, n_completion, n_reasoning;
+    int64_t n_prompt, n_cached, n_completion, n_reasoning, n_proposed, n_accepted;
     double queue_ms, prefill_ms, decode_ms;
     bool timed_out; /* a deadline ended it */
 };
@@ -17,7 +17,7 @@ struct lf_totals lf_totals_of(const struct lf_generation *gen);
 struct lf_member_doc {
     const char *name, *help;
 };
-enum { LF_TIMINGS_N = 8, LF_PROGRESS_N = 5 };
+enum { LF_TIMINGS_N = 10, LF_PROGRESS_N = 5 };
 extern const struct lf_member_doc lf_openai_timings[LF_TIMINGS_N], lf_openai_progress_members[LF_PROGRESS_N];
 
 void lf_openai_write_timings(struct lf_buf *out, const struct lf_generation *gen, const struct lf_totals *totals);

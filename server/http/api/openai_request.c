@@ -4,6 +4,7 @@
 #include "server/http/api/bad_words.h"
 #include "server/http/api/messages.h"
 #include "server/http/api/shown.h"
+#include "server/http/api/speculate.h"
 #include "server/http/api/tools.h"
 #include "server/http/api/unsupported_fields.h"
 #include "template/chat_template.h"
@@ -311,6 +312,12 @@ static const struct lf_field fields[] = {
      .at = AT(priority),
      .range = {-1000000, 1000000},
      .help = "lower goes first among one tenant's requests; beyond -8 and 8 it counts as these"},
+    {.name = "speculate",
+     .asks = GEN,
+     .kind = LF_FIELD_READ,
+     .read = lf_speculate_read,
+     .type = lf_speculate_type,
+     .help = lf_speculate_help},
     {.name = "response_format",
      .asks = GEN,
      .kind = LF_FIELD_READ,

@@ -31,9 +31,11 @@ static const struct lf_route rows[] = {
     {.path = "/v1/completions",
      GENERATE(lf_dialect_completions),
      .summary = "goes on from a text",
-     .answer = "`choices[i].text`, with `finish_reason` `stop` or `length`; `usage`, whose "
-               "`prompt_tokens_details.cached_tokens` were found in the prefix cache; `timings` in ms. A stream has "
-               "these pieces as events and ends with `[DONE]`."},
+     .answer =
+         "`choices[i].text`, with `finish_reason` `stop` or `length`; `usage`, whose "
+         "`prompt_tokens_details.cached_tokens` were found in the prefix cache, and whose "
+         "`completion_tokens_details` are there where reasoning is split off or steps tried tokens (`speculate`); "
+         "`timings` in ms. A stream has these pieces as events and ends with `[DONE]`."},
     {.path = "/v1/chat/completions",
      GENERATE(lf_dialect_chat),
      .summary = "answers a conversation",

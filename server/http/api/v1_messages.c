@@ -12,6 +12,7 @@
 #include "server/http/api/openai_request.h"
 #include "server/http/api/place.h"
 #include "server/http/api/shown.h"
+#include "server/http/api/speculate.h"
 #include "server/http/api/tools.h"
 #include "server/http/api/unsupported_fields.h"
 #include "template/chat_template.h"
@@ -298,6 +299,12 @@ static const struct lf_field fields[] = {
      .help =
          "`type`: auto (the default beside tools), any, tool with its `name`, none; `disable_parallel_tool_use`: one "
          "call at most"},
+    {.name = "speculate",
+     .asks = MESSAGES,
+     .kind = LF_FIELD_READ,
+     .read = lf_speculate_read,
+     .type = lf_speculate_type,
+     .help = lf_speculate_help},
 };
 
 static const struct lf_unsupported_field unsupported_rows[] = {

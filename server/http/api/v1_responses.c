@@ -13,6 +13,7 @@
 #include "server/http/api/responses_json.h"
 #include "server/http/api/routes.h"
 #include "server/http/api/shown.h"
+#include "server/http/api/speculate.h"
 #include "server/http/api/tools.h"
 #include "server/http/api/unsupported_fields.h"
 #include "server/http/conn/exchange.h"
@@ -256,6 +257,12 @@ static const struct lf_field fields[] = {
      .kind = LF_FIELD_BOOL,
      .at = LF_ASK_AT(parallel_tool_calls),
      .help = "an answer may call more than one tool"},
+    {.name = "speculate",
+     .asks = 1,
+     .kind = LF_FIELD_READ,
+     .read = lf_speculate_read,
+     .type = lf_speculate_type,
+     .help = lf_speculate_help},
     {.name = "metadata",
      .asks = 1,
      .kind = LF_FIELD_READ,

@@ -56,6 +56,7 @@ struct lf_http_opts {
     const char *fingerprint;      /* of all that decides what is computed: fp_…; NULL: none is shown */
     const struct lf_answer_vocabulary *vocabulary; /* of the tokens; NULL: structured output is refused */
     const struct lf_sampling_defaults *sampling;   /* where requests do not say; NULL: LF_SAMPLING_PLAIN */
+    int speculate;                                 /* where requests do not say: as in struct lf_gen_params */
     int default_max_tokens; /* completions without max_tokens: 16 as OpenAI has it; chat: what is left of the context */
     int header_deadline_ms, body_deadline_ms, slow_reader_ms, keep_alive_ms; /* 0: the defaults of limits.h / 10 s */
     struct lf_memory_shares memory;                                          /* all 0: not known */

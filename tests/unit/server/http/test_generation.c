@@ -179,6 +179,30 @@ static void a_keys_limits_go_with_its_requests(void **state)
     }
 }
 
+/* Where the request does not say, the server's option does. */
+static void who_asks_for_proposed_tokens_is_heard_first(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t asked;
+        int option, given;
+    } cases[] = {{LF_ABSENT, 8, 8},
+                 {LF_ABSENT, LF_SPECULATION_AUTO, LF_SPECULATION_AUTO},
+                 {LF_SPECULATION_OFF, 8, LF_SPECULATION_OFF},
+                 {LF_SPECULATION_AUTO, LF_SPECULATION_OFF, LF_SPECULATION_AUTO},
+                 {16, 8, 16}};
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        puppet_reset(&engine);
+        ask_for(&goes_on, 2, "abc");
+        ask.ask.speculate = cases[i].asked;
+        ask.params.speculate = cases[i].option;
+        start();
+        assert_int_equal(submitted(0)->speculate, cases[i].given);
+        assert_int_equal(submitted(1)->speculate, cases[i].given);
+        end();
+    }
+}
+
 static void an_echo_asks_for_the_prompts_own_probabilities_and_keeps_its_ids(void **state)
 {
     (void)state;
@@ -645,6 +669,7 @@ int main(void)
         CASE(no_more_tokens_than_the_answer_may_have_can_be_demanded),
         CASE(each_choice_is_a_request_of_its_group),
         CASE(a_keys_limits_go_with_its_requests),
+        CASE(who_asks_for_proposed_tokens_is_heard_first),
         CASE(an_echo_asks_for_the_prompts_own_probabilities_and_keeps_its_ids),
         CASE(a_request_has_so_many_answers_at_most),
         CASE(a_refusal_of_the_engine_has_its_status),

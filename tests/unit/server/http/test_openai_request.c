@@ -73,6 +73,7 @@ static void a_refusal_says_what_came(void **state)
         {"{\"n\":\"1\"}", "got the string \"1\"."},
         {"{\"n\":[1,2]}", "got an array of 2."},
         {"{\"n\":{}}", "got an object."},
+        {"{\"speculate\":17}", "speculate: expected auto, off, true, false or an integer from 0 to 16, got 17."},
         {"{\"n\":true}", "got true."},
         {"{\"stream\":1}", "stream: expected true or false, got 1."},
         {"{\"model\":17}", "model: expected a string, got 17."},
@@ -144,6 +145,46 @@ static void values_arrive(void **state)
     assert_true(ask.stream && ask.include_usage);
     assert_int_equal(ask.n_unknown, 1);
     lf_ask_deinit(&ask);
+}
+
+static void tokens_are_proposed_as_a_request_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value;
+        int64_t expected; /* LF_ABSENT: as the server's option has it; INT64_MAX: refused */
+    } cases[] = {
+        {"\"auto\"", LF_SPECULATION_AUTO},
+        {"true", LF_SPECULATION_AUTO},
+        {"\"off\"", LF_SPECULATION_OFF},
+        {"false", LF_SPECULATION_OFF},
+        {"0", LF_SPECULATION_OFF},
+        {"1", 1},
+        {"16", 16},
+        {"null", LF_ABSENT},
+        {"17", INT64_MAX},
+        {"-1", INT64_MAX},
+        {"2.5", INT64_MAX},
+        {"\"on\"", INT64_MAX},
+        {"\"\"", INT64_MAX},
+        {"\"8\"", INT64_MAX},
+        {"[8]", INT64_MAX},
+        {"{}", INT64_MAX},
+    };
+    for (size_t i = 0; i < 2 * LF_N_ELEMS(cases); i++) {
+        struct lf_ask ask;
+        struct lf_api_err err = {0};
+        char text[64];
+        int64_t expected = cases[i / 2].expected;
+        snprintf(text, sizeof text, "{\"speculate\":%s}", cases[i / 2].value);
+        enum lf_status status = read_as(&ask, i % 2 ? LF_ASK_CHAT : LF_ASK_COMPLETION, text, &err);
+        assert_int_equal(status, expected == INT64_MAX ? LF_INVALID : LF_OK);
+        if (status == LF_OK)
+            assert_true(ask.speculate == expected);
+        else
+            assert_string_equal(err.param, "speculate");
+        lf_ask_deinit(&ask);
+    }
 }
 
 static void refusals_name_the_field(void **state)
@@ -412,6 +453,7 @@ int main(void)
         cmocka_unit_test(defaults_of_the_model),
         cmocka_unit_test(a_refusal_says_what_came),
         cmocka_unit_test(values_arrive),
+        cmocka_unit_test(tokens_are_proposed_as_a_request_says),
         cmocka_unit_test(refusals_name_the_field),
         cmocka_unit_test(lists_of_tokens_stay_in_the_request),
         cmocka_unit_test(a_field_without_effect_here_is_refused_unless_it_asks_for_none),

@@ -236,6 +236,40 @@ static void totals_are_of_all_choices(void **state)
     finish();
 }
 
+/* Of all choices together, in usage under OpenAI's names. */
+static void proposed_tokens_are_counted_where_there_were_some(void **state)
+{
+    (void)state;
+    prepare(&lf_dialect_completions, 2);
+    start_printing();
+    runs(0, "xyz", 2, 40, "length");
+    runs(1, "xyz", 2, 40, "length");
+    engine.requests[0].state.n_proposed = 4;
+    engine.requests[0].state.n_accepted = 2;
+    engine.requests[1].state.n_proposed = 3;
+    lf_dialect_completions.whole->end(&out, gen);
+    printed(",\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":6,\"total_tokens\":11,"
+            "\"prompt_tokens_details\":{\"cached_tokens\":2},\"completion_tokens_details\":{\"reasoning_tokens\":0,"
+            "\"accepted_prediction_tokens\":2,\"rejected_prediction_tokens\":5}}," TIMINGS(
+                "40.000", "100.000") ",\"proposed_tokens\":7,\"accepted_tokens\":2}}");
+    finish();
+}
+
+static void usage_has_predictions_beside_reasoning(void **state)
+{
+    (void)state;
+    prepare(&lf_dialect_chat, 1);
+    start_printing();
+    gen->has_reasoning = true;
+    runs(0, "xyz", 2, 40, "length");
+    gen->choices[0].n_reasoning = 2;
+    lf_dialect_chat.whole->end(&out, gen);
+    printed(",\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":3,\"total_tokens\":8,"
+            "\"prompt_tokens_details\":{\"cached_tokens\":2},\"completion_tokens_details\":{\"reasoning_tokens\":2,"
+            "\"accepted_prediction_tokens\":0,\"rejected_prediction_tokens\":0}}," TIMINGS("40.000", "50.000") "}}");
+    finish();
+}
+
 /* A stop string ends an answer before the engine hears of it; without a token the end is all there is. */
 static void an_end_is_the_engines_or_ours(void **state)
 {
@@ -361,6 +395,8 @@ int main(void)
         cmocka_unit_test(progress_and_errors_are_events),
         cmocka_unit_test(log_probabilities_stand_in_the_chunk_of_their_text),
         cmocka_unit_test(totals_are_of_all_choices),
+        cmocka_unit_test(proposed_tokens_are_counted_where_there_were_some),
+        cmocka_unit_test(usage_has_predictions_beside_reasoning),
         cmocka_unit_test(an_end_is_the_engines_or_ours),
         cmocka_unit_test(messages_come_as_named_events),
         cmocka_unit_test(a_whole_message_says_why_it_stopped),
