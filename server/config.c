@@ -83,8 +83,9 @@ static enum lf_status parse_number(const struct setting *s, uint64_t *out, struc
     uint64_t n;
     if (!lf_config_parse_size(s->value, &n) || n < (uint64_t)o->min || n > (uint64_t)o->max)
         return lf_fail(err, LF_INVALID,
-                       "%s: expected a whole number from %lld to %lld (K, M, G: × 1024)%s%s, got \"%.100s\"", s->source,
-                       (long long)o->min, (long long)o->max, o->word ? " or " : "", o->word ? o->word : "", s->value);
+                       "%s: expected a whole number from %lld to %lld (K, M, G: × 1024)%s%s%s%s, got \"%.100s\"",
+                       s->source, (long long)o->min, (long long)o->max, o->word ? " or " : "", o->word ? o->word : "",
+                       o->zero ? " or " : "", o->zero ? o->zero : "", s->value);
     *out = n;
     return LF_OK;
 }
@@ -124,6 +125,15 @@ static enum lf_status parse_list(struct lf_config *c, const struct setting *s, c
     return LF_OK;
 }
 
+/* A word in a number's place. */
+static bool parse_word(const struct setting *s, int *out)
+{
+    const struct lf_option *o = s->option;
+    bool is_word = o->word && strcmp(s->value, o->word) == 0, is_zero = o->zero && strcmp(s->value, o->zero) == 0;
+    if (is_word || is_zero) *out = is_word ? LF_OPTION_WORD : 0;
+    return is_word || is_zero;
+}
+
 static enum lf_status apply(struct lf_config *c, const struct setting *s, struct lf_err *err)
 {
     void *field = (char *)c + s->option->offset;
@@ -136,10 +146,7 @@ static enum lf_status apply(struct lf_config *c, const struct setting *s, struct
         return LF_OK;
     }
     case LF_OPTION_INT:
-        if (s->option->word && strcmp(s->value, s->option->word) == 0) {
-            *(int *)field = LF_OPTION_WORD;
-            return LF_OK;
-        }
+        if (parse_word(s, field)) return LF_OK;
         LF_TRY(parse_number(s, &n, err));
         *(int *)field = (int)n;
         return LF_OK;

@@ -28,6 +28,9 @@ enum { LF_CONFIG_LIST_N = 64, LF_CONFIG_ARGS_N = 64 };
 
 #define LF_CACHE_DISK_BYTES ((uint64_t)64 << 30)
 
+/* --speculate where nobody says: LF_SPECULATION_OFF or LF_SPECULATION_AUTO (server/engine/speculation.h). */
+enum { LF_SPECULATE_DEFAULT = 0 };
+
 enum lf_kv_choice { LF_KV_AUTO, LF_KV_F32, LF_KV_BF16 };
 
 /* Strings and lists live in the arena; lists end with NULL, and an empty list is NULL. */
@@ -65,6 +68,7 @@ struct lf_config {
 
     /* scheduling */
     int step_ms;
+    int speculate; /* tokens, LF_SPECULATION_OFF or LF_SPECULATION_AUTO */
     int queue;
     int watchdog;
 

@@ -40,7 +40,7 @@ const struct lf_option_hint lf_option_hints[] = {
     {"--uvicorn-log-level", "log-level", NULL},
     {"--ssl-keyfile --ssl-certfile --ssl-key-file --ssl-cert-file", NULL, PROXY},
     {"--enable-lora --lora --lora-modules", NULL, NONE ": merge the adapter into its model first"},
-    {"--speculative-config --model-draft -md", NULL, NONE},
+    {"--speculative-config", "speculate", "from the prompt: there are no draft models"},
     {"--enable-auto-tool-choice --tool-call-parser --reasoning-parser", NULL, NONE},
 
     /* llama.cpp */
@@ -64,6 +64,8 @@ const struct lf_option_hint lf_option_hints[] = {
     {"-to --timeout", "request-timeout", NULL},
     {"--metrics", NULL, "/metrics is always there"},
     {"--jinja", NULL, ALWAYS},
+    {"--draft --draft-n --draft-max", "speculate", "from the prompt: there are no draft models"},
+    {"--model-draft -md", NULL, NONE "; --speculate takes tokens from the prompt"},
     {"-f --file", "document", NULL},
     {"--temp", "temperature", "a server is told by each request"},
     {"-s", "seed", NULL},

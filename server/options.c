@@ -6,6 +6,7 @@
 
 #include "server/command_options.h"
 #include "server/demo_model.h"
+#include "server/engine/engine.h"
 #include "server/option_words.h"
 
 const char *const lf_option_groups[LF_GROUPS_N] = {
@@ -13,6 +14,8 @@ const char *const lf_option_groups[LF_GROUPS_N] = {
     [LF_GROUP_SCHEDULE] = "Scheduling", [LF_GROUP_HTTP] = "HTTP",     [LF_GROUP_COMMAND] = "Of single commands",
     [LF_GROUP_OTHER] = "Other",
 };
+
+_Static_assert((int)LF_OPTION_WORD == (int)LF_SPECULATION_AUTO && LF_SPECULATION_OFF == 0, "words of --speculate");
 
 static const struct lf_option rows[] = {
     /* model */
@@ -441,6 +444,22 @@ static const struct lf_option rows[] = {
      .help = "time a step may take",
      .detail = "So long does a running answer wait for its next token while documents are being read.",
      .commands = SERVE,
+     .group = LF_GROUP_SCHEDULE},
+    {.name = "speculate",
+     .type = LF_OPTION_INT,
+     .offset = FIELD(speculate),
+     .min = 1,
+     .max = LF_SPECULATION_N,
+     .word = "auto",
+     .zero = "off",
+     .fallback = LF_SPECULATE_DEFAULT ? "auto" : "off",
+     .arg = "auto|off|N",
+     .help = "on a CPU, tokens that a step tries beside the next one, taken from the prompt; auto: as many as pay",
+     .detail =
+         "Where an answer quotes its prompt, or itself, several tokens come of one step; no answer changes. A request "
+         "may say otherwise (speculate). On a GPU nothing is tried yet, nor for models with states (layers of linear "
+         "attention): there anything but off is refused.",
+     .commands = MODELS,
      .group = LF_GROUP_SCHEDULE},
     {.name = "queue",
      .type = LF_OPTION_INT,

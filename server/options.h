@@ -10,7 +10,7 @@
 
 enum lf_option_type {
     LF_OPTION_STRING, /* const char * */
-    LF_OPTION_INT,    /* int, min..max; K and M allowed; or the option's word, which is LF_OPTION_WORD */
+    LF_OPTION_INT,    /* int, min..max; K and M allowed; or a word: the option's is LF_OPTION_WORD, zero's is 0 */
     LF_OPTION_SIZE,   /* uint64_t, min..max; K, M, G, T allowed */
     LF_OPTION_REAL,   /* double, min..max */
     LF_OPTION_CHOICE, /* int: index into choices, "a|b|c" */
@@ -40,6 +40,7 @@ struct lf_option {
     int64_t min, max;
     const char *choices;  /* of a CHOICE */
     const char *word;     /* of an INT: what may stand in a number's place; NULL: nothing */
+    const char *zero;     /* of an INT: what may stand for 0, though it be less than min; NULL: nothing */
     const char *fallback; /* default, as it would be written; "" leaves a string NULL */
     const char *shown;    /* what a default of "0" or "" stands for, in words; NULL: nothing but itself */
     const char *arg;      /* what --help calls the value: its unit, where it has one */

@@ -222,6 +222,7 @@ static void print_timings(const struct lf_request_state *s)
     fprintf(stderr, " in %.2f s (%.0f tokens/s), answer %d tokens in %.2f s", prefill_s,
             prefill_s > 0 ? s->n_prompt / prefill_s : 0, s->n_tokens, decode_s);
     if (s->n_tokens > 1 && decode_s > 0) fprintf(stderr, " (%.1f tokens/s)", (s->n_tokens - 1) / decode_s);
+    if (s->n_proposed > 0) fprintf(stderr, ", %d of %d proposed tokens came", s->n_accepted, s->n_proposed);
     fprintf(stderr, ", peak memory %.1f MiB\n", (double)lf_runtime_peak_bytes() / (1024.0 * 1024.0));
 }
 
@@ -302,6 +303,7 @@ static enum lf_status generate(struct run *r, int max_tokens, struct lf_err *err
         .max_tokens = max_tokens,
         .grammar = r->grammar,
         .vocabulary = vocabulary_of(r),
+        .speculate = c->speculate,
         .sampling = {.temperature = (float)c->temperature,
                      .top_p = 1,
                      .repetition_penalty = 1,

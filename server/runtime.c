@@ -208,6 +208,18 @@ static enum lf_status open_disk(struct lf_runtime *rt, const char *program, cons
 
 /* ---- open ---- */
 
+/* What would have no effect is refused: the engine proposes nothing there (server/engine/request.h). */
+static enum lf_status check_speculation(const struct lf_runtime *rt, struct lf_err *err)
+{
+    int n = rt->config->speculate;
+    if (n == LF_SPECULATION_OFF || n == LF_SPECULATE_DEFAULT) return LF_OK; /* nobody asks for it by name */
+    if (!lf_device_info(rt->dev)->is_host)
+        return lf_fail(err, LF_UNSUPPORTED, "--speculate: not implemented on a GPU yet: expected off, or --device cpu");
+    if (rt->slot_blocks > 0)
+        return lf_fail(err, LF_UNSUPPORTED, "--speculate: not implemented for models with states: expected off");
+    return LF_OK;
+}
+
 enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *config, bool need_tokenizer,
                                struct lf_err *err)
 {
@@ -222,6 +234,7 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
     dev_opts.act_dtype = rt->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
     LF_TRY_GOTO(lf_device_open(&rt->dev, &dev_opts, err), fail);
     LF_TRY_GOTO(find_block_bytes(rt, err), fail);
+    LF_TRY_GOTO(check_speculation(rt, err), fail);
     LF_TRY_GOTO(check_disk(rt, err), fail);
     LF_TRY_GOTO(check_memory(rt, err), fail);
     LF_TRY_GOTO(open_tokenizer(rt, need_tokenizer, err), fail);
@@ -359,6 +372,14 @@ static enum lf_status plan_largest(struct lf_runtime *rt, const struct lf_plan_o
     return LF_OK;
 }
 
+/* Of logits, of a step; 0: one for each request that runs, as by default. What is proposed takes rows too: a single
+ * request must find room for its own. */
+static int n_rows(const struct lf_config *c)
+{
+    bool is_narrow = c->max_seqs > 0 && c->max_seqs <= LF_SPECULATION_N;
+    return is_narrow && c->speculate != LF_SPECULATION_OFF ? LF_SPECULATION_N + 1 : 0;
+}
+
 /* What the configuration says, with that much --memory, of which texts get a share. */
 static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memory, bool serves)
 {
@@ -368,6 +389,7 @@ static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memor
         .ctx = c->ctx,
         .chunk = c->chunk,
         .max_seqs = c->max_seqs,
+        .max_out = n_rows(c),
         .concurrency = c->concurrency,
         .memory_bytes = memory,
         .n_snapshots = c->snapshots,

@@ -227,6 +227,7 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .tool_parser = c->tool_parser,
         .no_reasoning = c->reasoning != 0,
         .default_max_tokens = 16,
+        .speculate = c->speculate,
         .sampling = &s->sampling,
         .vocabulary = s->rt.vocabulary.continues ? &s->rt.vocabulary : NULL,
     };

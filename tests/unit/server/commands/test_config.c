@@ -117,6 +117,34 @@ static void command_line_wins_over_environment_over_file(void **state)
     unlink(path);
 }
 
+/* A number or a word, wherever it is written. */
+static void a_word_may_stand_in_a_numbers_place(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *args[3], *env[2], *file;
+        int expected;
+    } rows[] = {
+        {{NULL}, {NULL}, "{}", LF_SPECULATE_DEFAULT},
+        {{"--speculate", "auto"}, {NULL}, "{}", LF_OPTION_WORD},
+        {{"--speculate", "off"}, {"LONGFLASH_SPECULATE=8"}, "{}", 0},
+        {{"--speculate=1"}, {NULL}, "{\"speculate\": \"auto\"}", 1},
+        {{NULL}, {"LONGFLASH_SPECULATE=auto"}, "{\"speculate\": 16}", LF_OPTION_WORD},
+        {{NULL}, {NULL}, "{\"speculate\": 16}", 16},
+        {{NULL}, {NULL}, "{\"speculate\": false}", 0},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *path = temporary_file(rows[i].file);
+        const char *const args[] = {"--config", path, rows[i].args[0], rows[i].args[1], NULL};
+        struct lf_config c;
+        struct lf_err err;
+        assert_int_equal(read_config(&c, LF_COMMAND_RUN, args, rows[i].env, &err), LF_OK);
+        assert_int_equal(c.speculate, rows[i].expected);
+        lf_config_deinit(&c);
+        unlink(path);
+    }
+}
+
 static void sizes_take_suffixes(void **state)
 {
     (void)state;
@@ -219,6 +247,10 @@ static void bad_command_lines_are_refused_by_name(void **state)
         {{"--port"}, "--port: expected N behind it"},
         {{"--step-ms", "-1"}, "from 0 to"},
         {{"--max-body", "1023"}, "from 1024 to"},
+        {{"--speculate", "0"}, "--speculate: expected a whole number from 1 to 16 (K, M, G: × 1024) or auto or off"},
+        {{"--speculate", "17"}, "got \"17\""},
+        {{"--speculate", "Auto"}, "got \"Auto\""},
+        {{"--speculate", ""}, "--speculate: expected"},
         {{"--kv-dtype", "f16"}, "--kv-dtype: expected auto|f32|bf16, got \"f16\""},
         {{"--kv-dtype", ""}, "--kv-dtype: expected auto|f32|bf16"},
         {{"--kv-dtype", "F32"}, "expected auto|f32|bf16"},
@@ -233,6 +265,9 @@ static void bad_command_lines_are_refused_by_name(void **state)
         {{"--max-model-len=131072"}, "--max-model-len: unknown option; here that is --ctx TOKENS|auto"},
         {{"--gpu-memory-utilization", "0.9"}, "here that is --memory BYTES, a size and not a share"},
         {{"--alias", "x"}, "here that is --served-model-name NAME"},
+        {{"--speculative-config", "{}"}, "here that is --speculate auto|off|N, from the prompt"},
+        {{"--draft-max", "8"}, "here that is --speculate auto|off|N, from the prompt"},
+        {{"-md", "x.gguf"}, "unknown option; not implemented; --speculate takes tokens from the prompt"},
         {{"--max-num-seqs", "8"}, "here that is --max-seqs N"},
         {{"--max-num-batched-tokens", "8"}, "here that is --chunk TOKENS"},
         {{"--tensor-parallel-size", "2"}, "unknown option; one process computes on one GPU"},
@@ -363,6 +398,7 @@ int main(void)
         cmocka_unit_test(defaults_stand_where_nothing_is_said),
         cmocka_unit_test(limits_of_connections_and_texts_are_settings),
         cmocka_unit_test(command_line_wins_over_environment_over_file),
+        cmocka_unit_test(a_word_may_stand_in_a_numbers_place),
         cmocka_unit_test(sizes_take_suffixes),
         cmocka_unit_test(lists_gather_and_a_higher_source_replaces_them),
         cmocka_unit_test(a_choice_keeps_its_commas),
