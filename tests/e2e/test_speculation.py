@@ -1,0 +1,200 @@
+"""Speculation from the prompt (server/engine/speculation.h): answers have the same bytes with and without it, whatever is
+asked for and whoever is beside them; and what is said of it adds up."""
+import concurrent.futures
+import json
+import os
+import subprocess
+import tempfile
+
+import harness
+from kept_answers import with_texts
+from test_states import CONFIG as STATES
+
+CHAT, TEXT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"
+FACTS = ("The access code for Marrow Hill is 48213. Anna Vell lives in Dorrun. The director of the Silent River is Otto Krast. "
+         "And it came to pass in those days that the people went up to the hill and sat there until the evening. ") * 6
+QUOTE = {"messages": [{"role": "user", "content": FACTS + "\n\nWhat is the access code for Marrow Hill?"}], "max_tokens": 60}
+ON = {"prompt": FACTS, "max_tokens": 120, "ignore_eos": True}  # long, and it repeats itself
+SHOWN = {"return_token_ids": True, "temperature": 0}
+DRAWN = {"return_token_ids": True, "temperature": 0.8, "seed": 11}
+
+# what is asked, and whether it is quoted for sure
+ASKS = {
+    "greedy chat": (CHAT, {**QUOTE, **SHOWN, "logprobs": True, "top_logprobs": 3}, True),
+    "greedy text": (TEXT, {**ON, **SHOWN, "logprobs": 3}, True),
+    "sampled chat": (CHAT, {**QUOTE, **DRAWN, "logprobs": True, "top_logprobs": 2}, True),
+    "sampled text": (TEXT, {**ON, **DRAWN, "logprobs": 2}, False),
+    "penalties": (CHAT, {**QUOTE, **DRAWN, "presence_penalty": 0.3, "frequency_penalty": 0.2, "repetition_penalty": 1.05,
+                         "logprobs": True}, True),
+    "greedy with penalties": (CHAT, {**QUOTE, **SHOWN, "frequency_penalty": 0.5, "repetition_penalty": 1.1}, True),
+    "stop strings": (CHAT, {**QUOTE, **SHOWN, "stop": ["48", "zzz"], "logprobs": True}, True),
+    "two choices": (CHAT, {**QUOTE, **DRAWN, "n": 2, "logprobs": True}, True),
+    "several prompts": (TEXT, {**ON, **SHOWN, "prompt": [FACTS, FACTS + "The access code", "In the"], "max_tokens": 40}, False),
+    "few tokens, which repeat": (TEXT, {**ON, **DRAWN, "allowed_token_ids": [300, 301], "logprobs": 2}, True),
+    "other logits": (TEXT, {**ON, **DRAWN, "top_k": 4, "top_p": 0.9, "min_p": 0.01, "logit_bias": {"300": 2, "301": -5}}, False),
+    "a shortest length": (CHAT, {**QUOTE, **SHOWN, "min_tokens": 50}, True),
+    "an echo": (TEXT, {**ON, **SHOWN, "prompt": FACTS + "The access code", "echo": True, "logprobs": 1, "max_tokens": 20}, False),
+    "the prompt's probabilities": (TEXT, {**ON, **SHOWN, "prompt": FACTS + "The access code", "prompt_logprobs": 1, "max_tokens": 20}, False),
+    "one token": (TEXT, {**ON, **SHOWN, "max_tokens": 1}, False),
+}
+# where nothing is proposed
+NEVER = {
+    "a grammar": (CHAT, {**QUOTE, **SHOWN, "guided_regex": "The access code for Marrow Hill is [0-9]{5}\\."}),
+    "bad words": (CHAT, {**QUOTE, **SHOWN, "bad_words": ["zzz"]}),
+    "switched off": (CHAT, {**QUOTE, **SHOWN, "speculate": "off"}),
+    "switched off by a boolean": (CHAT, {**QUOTE, **SHOWN, "speculate": False}),
+    "none": (CHAT, {**QUOTE, **SHOWN, "speculate": 0}),
+}
+
+
+def details(reply):
+    return reply["usage"].get("completion_tokens_details", {})
+
+
+class Speculation(harness.Case):
+    server_class = harness.Program
+    args = ("--ctx", "4096", "--speculate", "off")
+
+    def ask(self, path, body, **more):
+        r = self.server.post(path, {**body, **more})
+        self.assertEqual(r.status, 200, r.body[:300])
+        return r.json
+
+    def answer(self, path, body, **more):
+        """What must be the same to the byte."""
+        reply = self.ask(path, body, **more)
+        return json.dumps([reply["choices"], reply.get("prompt_token_ids"), reply["usage"]["completion_tokens"]])
+
+    def streamed(self, path, body, **more):
+        """Of each choice: its text, its ids, its log-probabilities, why it ended. How it is cut into events may differ."""
+        got = harness.events(self.server.stream(path, {**body, **more}).body)
+        self.assertEqual(got[-1], "[DONE]")
+        out = {}
+        for event in map(json.loads, got[:-1]):
+            for c in event["choices"]:
+                one = out.setdefault(c["index"], {"text": "", "ids": [], "logprobs": [], "end": None})
+                one["text"] += c["text"] if path == TEXT else c["delta"].get("content") or ""
+                one["ids"] += c.get("token_ids") or []
+                for name, values in sorted((c["logprobs"] or {}).items()):
+                    one["logprobs"] += [] if values is None else [(name, v) for v in values]
+                if c["finish_reason"]:
+                    one["end"] = (c["finish_reason"], c["stop_reason"])
+        for one in out.values():
+            one["logprobs"].sort(key=lambda pair: pair[0])  # stable: each list by itself, in its order
+        return json.dumps([out[i] for i in sorted(out)])
+
+    def test_answers_have_the_same_bytes(self):
+        for name, (path, body, quotes) in ASKS.items():
+            expected = self.answer(path, body, speculate="off")
+            for how in ("auto", 1, 8, 16):
+                with self.subTest(what=name, speculate=how):
+                    self.assertEqual(self.answer(path, body, speculate=how), expected)
+            with self.subTest(what=name):
+                n_accepted = details(self.ask(path, body, speculate=8)).get("accepted_prediction_tokens", 0)
+                self.assertGreaterEqual(n_accepted, 1 if quotes else 0)
+
+    def test_so_have_streams(self):
+        for name, (path, body, _) in ASKS.items():
+            if "prompt_logprobs" in body:
+                continue
+            expected = self.streamed(path, body, speculate="off")
+            for how in ("auto", 8):
+                with self.subTest(what=name, speculate=how):
+                    self.assertEqual(self.streamed(path, body, speculate=how), expected)
+
+    def test_so_have_four_at_once(self):
+        expected = {name: self.answer(path, body, speculate="off") for name, (path, body, _) in ASKS.items()}
+        for ways in (["auto"] * 4, [8] * 4, ["off", "auto", 3, 16]):
+            rows = [(name, ways[i % 4]) for i, name in enumerate(ASKS)] + [("greedy chat", how) for how in ways]
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                got = list(pool.map(lambda row: self.answer(*ASKS[row[0]][:2], speculate=row[1]), rows))
+            for (name, how), answer in zip(rows, got):
+                self.assertEqual(answer, expected[name], (name, how, ways))
+
+    def test_an_answer_may_end_anywhere_in_what_was_proposed(self):
+        path, body, _ = ASKS["greedy chat"]
+        ids = self.ask(path, body)["choices"][0]["token_ids"]
+        self.assertGreater(len(ids), 10)
+        for k in range(len(ids)):
+            for end in ({"max_tokens": k + 1}, {"stop_token_ids": [ids[k]]}, {"min_tokens": k + 1, "stop_token_ids": [ids[k]]}):
+                with self.subTest(end=end):
+                    self.assertEqual(self.answer(path, {**body, **end}, speculate=16), self.answer(path, {**body, **end}))
+
+    def test_usage_timings_and_metrics_agree(self):
+        counted = lambda: [self.server.metric(f"speculative_tokens_{what}_total") for what in ("proposed", "accepted")]
+        before, sums = counted(), [0, 0]
+        for path, body, _ in (ASKS[name] for name in ("greedy chat", "greedy text", "sampled chat", "two choices", "few tokens, which repeat")):
+            reply = self.ask(path, body, speculate=8)
+            d, t = details(reply), reply["timings"]
+            n_accepted, n_rejected = d["accepted_prediction_tokens"], d["rejected_prediction_tokens"]
+            self.assertEqual(d["reasoning_tokens"], 0)
+            self.assertEqual((t["proposed_tokens"], t["accepted_tokens"]), (n_accepted + n_rejected, n_accepted))
+            self.assertLess(n_accepted, reply["usage"]["completion_tokens"])
+            sums = [sums[0] + n_accepted + n_rejected, sums[1] + n_accepted]
+        self.assertGreater(sums[1], 10)
+        self.assertEqual([after - first for after, first in zip(counted(), before)], sums)
+
+    def test_a_streams_usage_has_them_too(self):
+        path, body, _ = ASKS["greedy chat"]
+        whole = self.ask(path, body, speculate=8)
+        r = self.server.stream(path, {**body, "speculate": 8, "stream_options": {"include_usage": True}})
+        last = json.loads(harness.events(r.body)[-2])
+        self.assertEqual(details(last), details(whole))
+        self.assertEqual([last["timings"][name] for name in ("proposed_tokens", "accepted_tokens")],
+                         [whole["timings"][name] for name in ("proposed_tokens", "accepted_tokens")])
+
+    def test_other_apis_ask_for_it_too(self):
+        text = QUOTE["messages"][0]["content"]
+        bodies = {RESPONSES: {"input": text, "max_output_tokens": 60, "temperature": 0},
+                  MESSAGES: {"messages": QUOTE["messages"], "max_tokens": 60, "temperature": 0}}
+        for path, body in bodies.items():
+            texts = lambda r: [part["text"] for part in (r["output"][0]["content"] if path == RESPONSES else r["content"])]
+            off, on = self.ask(path, body), self.ask(path, body, speculate=8)
+            self.assertNotIn("proposed_tokens", off["timings"])
+            self.assertGreater(on["timings"]["accepted_tokens"], 0)
+            self.assertEqual(texts(on), texts(off))
+
+    def test_without_the_field_the_option_holds(self):
+        path, body, _ = ASKS["greedy chat"]
+        self.assertEqual(details(self.ask(path, body)), {})
+        self.assertEqual(details(self.ask(path, body, speculate=None)), {})
+        server = harness.Program("--ctx", "4096", "--max-seqs", "1", "--speculate", "8")
+        expected = self.ask(path, body)
+        reply = server.post(path, body).json
+        self.assertGreater(details(reply)["accepted_prediction_tokens"], 0)
+        self.assertEqual(reply["choices"], expected["choices"])
+        for what, (at, asked) in NEVER.items():
+            never = server.post(at, asked).json
+            self.assertEqual(details(never), {}, what)
+            self.assertEqual(never["choices"], self.ask(at, asked)["choices"], what)
+        self.assertEqual(server.stop(), 0)
+
+    def run_command(self, *args):
+        return subprocess.run([self.server.program, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=120 * harness.SLOW)
+
+    def test_the_command_line_has_it_too(self):
+        ask = ("run", "--model", "demo/model", "--temperature", "0", "--max-tokens", "60")
+        off, on = (self.run_command(*ask, "--speculate", how, QUOTE["messages"][0]["content"]) for how in ("off", "8"))
+        self.assertEqual((off.returncode, on.returncode), (0, 0), on.stderr)
+        self.assertEqual(on.stdout, off.stdout)
+        self.assertNotIn("proposed", off.stderr)
+        self.assertRegex(on.stderr, r", [1-9]\d* of \d+ proposed tokens came")
+
+    def test_what_would_have_no_effect_is_refused(self):
+        """A GPU, which need not be there to be planned for; and a model with states."""
+        r = self.run_command("plan", "--model", "demo/model", "--gpu-memory", "80G", "--speculate", "8")
+        self.assertEqual(r.returncode, 2)
+        if "no GPU backend" not in r.stderr:
+            self.assertIn("--speculate: not implemented on a GPU yet", r.stderr)
+        with tempfile.TemporaryDirectory(prefix="lf_speculation_") as dir:
+            model = os.path.join(dir, "model")
+            with_texts(model, STATES)
+            for how, status in (("auto", 2), ("8", 2), ("off", 0)):
+                r = self.run_command("plan", "--model", model, "--load", "dummy", "--ctx", "4096", "--speculate", how)
+                self.assertEqual(r.returncode, status, r.stderr)
+                self.assertEqual("--speculate: not implemented for models with states" in r.stderr, status == 2)
+
+
+if __name__ == "__main__":
+    harness.main()
