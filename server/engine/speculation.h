@@ -6,7 +6,7 @@
  * and the tokens before it, as it would be in a step of its own; as long as what is drawn is what was proposed, the
  * next row was computed from the right tokens, and its draw counts too. What a step has written to the KV cache behind
  * that is written again later. So an answer's bytes are the same with and without, sampled ones under their seeds too,
- * where a token's bits do not depend on what stands beside it in a step (docs/exactness.md).
+ * where a token's bits do not depend on what stands beside it in a step (ARCHITECTURE.md).
  *
  * How many are proposed. A proposal of k tokens brings p + p² + … + p^k more in expectation, p being how often lately a
  * proposed token was what came, and costs k · price. price is what a token more costs beside what the step's cost is
