@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Writes a Llama model directory as GGUF without a tokenizer, so that llama.cpp can be timed on the same weights.
 
-    to_gguf.py MODEL_DIR OUT.gguf [f16|bf16|f32]
+    to_gguf.py MODEL_DIR OUT.gguf [f16|bf16|f32|q8_0|q4_0|q4_k_m]
 
-Needs numpy and gguf. llama.cpp rotates neighbouring channels where the Hugging Face layout rotates halves, so the rows
+Needs numpy and gguf, and for the last three llama-cpp-python, whose own rounding they are. llama.cpp rotates neighbouring channels where the Hugging Face layout rotates halves, so the rows
 of Q and K are interleaved head by head.
 """
 import json
 import struct
 import sys
+import tempfile
 
 import numpy as np
 import gguf
@@ -58,8 +59,27 @@ def encode(x, kind):
     return gguf.quants.quantize(x, gguf.GGMLQuantizationType.BF16), gguf.GGMLQuantizationType.BF16
 
 
+def round_as(kind, plain, out):
+    import llama_cpp as L
+
+    p = L.llama_model_quantize_default_params()
+    p.ftype = {"q8_0": L.LLAMA_FTYPE_MOSTLY_Q8_0, "q4_0": L.LLAMA_FTYPE_MOSTLY_Q4_0,
+               "q4_k_m": L.LLAMA_FTYPE_MOSTLY_Q4_K_M}[kind]
+    if L.llama_model_quantize(plain.encode(), out.encode(), p) != 0:
+        sys.exit(f"llama.cpp cannot make {kind} of {plain}")
+
+
 def main():
     directory, out, kind = sys.argv[1], sys.argv[2], (sys.argv[3:] or ["bf16"])[0]
+    if kind.startswith("q"):
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as plain:
+            write(directory, plain.name, "f16")
+            round_as(kind, plain.name, out)
+    else:
+        write(directory, out, kind)
+
+
+def write(directory, out, kind):
     c = json.load(open(directory + "/config.json"))
     heads, kv_heads = c["num_attention_heads"], c["num_key_value_heads"]
     head_dim = c.get("head_dim", c["hidden_size"] // heads)
