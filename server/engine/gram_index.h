@@ -26,7 +26,7 @@ struct lf_gram_index {
     int n; /* tokens that were added */
 };
 
-/* log2 of a good number of entries of `latest` for n_tokens: at least one a token. */
+/* log2 of a good number of entries of `latest` for n_tokens: one a token. With fewer, other grams take tries. */
 int lf_gram_index_log2(int n_tokens);
 /* latest is cleared; before may hold anything. */
 void lf_gram_index_init(struct lf_gram_index *x, const int32_t *ids, uint32_t *latest, int log2_latest,

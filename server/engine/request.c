@@ -82,10 +82,11 @@ static enum lf_status make_allowed(struct lf_request *req, uint32_t *mask, int n
 }
 
 /* Whether anything is ever proposed for such a request. */
-static bool may_speculate(const struct lf_gen_params *p, const struct lf_engine_backend *backend)
+static bool may_speculate(const struct lf_gen_params *p, const struct lf_engine_backend *backend,
+                          const struct lf_mailbox *mailbox)
 {
     return p->speculate != LF_SPECULATION_OFF && p->max_tokens > 1 && !p->grammar && p->n_bad_words == 0 &&
-           backend->n_async_steps == 0;
+           backend->n_async_steps == 0 && !mailbox->limits.has_states;
 }
 
 /* latest of the index of grams, then one entry a token. */
@@ -145,9 +146,9 @@ static enum lf_status begin_grammar(struct lf_request *req, struct lf_err *err)
     return LF_OK;
 }
 
-enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_params *p,
-                                 const struct lf_engine_backend *backend, const struct lf_prefix_cache *prefix,
-                                 struct lf_mailbox *mailbox, struct lf_err *err)
+static enum lf_status create(struct lf_request **out, const struct lf_gen_params *p,
+                             const struct lf_engine_backend *backend, const struct lf_prefix_cache *prefix,
+                             struct lf_mailbox *mailbox, bool speculates, struct lf_err *err)
 {
     int n_words = p->n_allowed_ids ? lf_batch_mask_words(backend->n_vocab) : 0;
     size_t n_ids = (size_t)p->n_prompt + (size_t)p->max_tokens;
@@ -156,7 +157,6 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     size_t n_states = prefix ? n_entries + (size_t)mailbox->limits.slot_blocks : 0;
     size_t token_stride = stride_for(p->sampling.n_logprobs, offsetof(struct lf_sampled, rank));
     size_t prompt_stride = stride_for(p->n_prompt_logprobs, offsetof(struct lf_sampled, top_ids));
-    bool speculates = may_speculate(p, backend);
     int log2_grams = lf_gram_index_log2(p->n_prompt + LF_MIN(p->max_tokens, LF_ANSWER_COUNTED_N));
     struct layout l = {.bytes = 0};
     (void)reserve(&l, 1, sizeof(struct lf_request));
@@ -209,6 +209,16 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     else
         *out = req;
     return status;
+}
+
+/* Without room for the index of grams it is answered without. */
+enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_params *p,
+                                 const struct lf_engine_backend *backend, const struct lf_prefix_cache *prefix,
+                                 struct lf_mailbox *mailbox, struct lf_err *err)
+{
+    bool speculates = may_speculate(p, backend, mailbox);
+    enum lf_status status = create(out, p, backend, prefix, mailbox, speculates, err);
+    return speculates && status == LF_NO_MEMORY ? create(out, p, backend, prefix, mailbox, false, err) : status;
 }
 
 void lf_request_free(struct lf_request *req)

@@ -13,10 +13,11 @@
 #include "server/engine/states.h"
 
 enum { BLOCK = LF_KV_BLOCK_TOKENS, GROWTH = 4 };
-static const double PREFILL_SHARE = 0.25; /* of the step's time, at least */
-static const double ELDEST_SHARE = 0.25;  /* of the prefills' time, for the one admitted first */
-static const double LONE_PRICE = 0.875;   /* see tenants.h */
-static const double SPEED_DECAY = 0.98;   /* a step, for the measured speeds */
+static const double PREFILL_SHARE = 0.25;  /* of the step's time, at least */
+static const double PROPOSAL_SHARE = 0.25; /* of a step beside it, at most, where more than one decodes */
+static const double ELDEST_SHARE = 0.25;   /* of the prefills' time, for the one admitted first */
+static const double LONE_PRICE = 0.875;    /* see tenants.h */
+static const double SPEED_DECAY = 0.98;    /* a step, for the measured speeds */
 
 static struct lf_sched_seq *seq_of(struct lf_list *node)
 {
@@ -103,25 +104,34 @@ static double proposal_ns(const struct lf_sched *s, const struct lf_sched_item *
     return lf_cost_prefill_ns(&s->cost, item->first + 1, 1, 1);
 }
 
-/* The step's decodes get what is likely to come behind them. While prompts wait for their part of the step nothing is
- * proposed: they fill it better. */
+static void propose(struct lf_sched *s, struct lf_sched_step *step, struct lf_sched_item *item, int room, double price)
+{
+    struct lf_sched_seq *seq = item->seq;
+    int n = lf_speculation_propose(seq->speculation, seq->ids, seq->n_ids, room, price);
+    lf_tables_cover(s, seq, seq->n_done + 1 + n);
+    lf_load_add_prefill(&step->load, item->first + 1, n, n);
+    item->n_proposed = n;
+    item->n_tokens += n;
+    item->n_out += n;
+    step->n_tokens += n;
+    step->n_out += n;
+    step->n_proposed += n;
+}
+
+/* The step's decodes get what is likely to come behind them, each step another one first. While prompts wait for their
+ * part of the step nothing is proposed: they fill it better. What all of it takes is paid by all that run, so beside
+ * others it is at most PROPOSAL_SHARE of what the step takes without. */
 static void plan_proposals(struct lf_sched *s, struct lf_sched_step *step)
 {
-    double ns = lf_cost_predict(&s->cost, &step->load), n = step->n_items;
+    double ns = lf_cost_predict(&s->cost, &step->load), left_ns = ns * PROPOSAL_SHARE;
     for (int i = 0; i < step->n_items; i++) {
-        struct lf_sched_item *item = &step->items[i];
-        struct lf_sched_seq *seq = item->seq;
+        struct lf_sched_item *item = &step->items[(s->step_no + (uint64_t)i) % (uint64_t)step->n_items];
+        double each_ns = proposal_ns(s, item);
         int room = proposal_room(s, step, item);
+        if (step->n_items > 1) room = (int)LF_MIN(room, left_ns / each_ns);
         if (room < 1) continue;
-        double price = proposal_ns(s, item) * n / ns;
-        item->n_proposed = lf_speculation_propose(seq->speculation, seq->ids, seq->n_ids, room, price);
-        lf_tables_cover(s, seq, seq->n_done + 1 + item->n_proposed);
-        lf_load_add_prefill(&step->load, item->first + 1, item->n_proposed, item->n_proposed);
-        item->n_tokens += item->n_proposed;
-        item->n_out += item->n_proposed;
-        step->n_tokens += item->n_proposed;
-        step->n_out += item->n_proposed;
-        step->n_proposed += item->n_proposed;
+        propose(s, step, item, room, each_ns * step->n_items / ns);
+        left_ns -= each_ns * item->n_proposed;
     }
 }
 

@@ -50,7 +50,8 @@
  * Proposed tokens (speculation.h). Where each step is read before the next is planned, a decode may carry tokens that
  * are likely to come, in ids behind those that are known, with a row of logits each. They are nobody's until they have
  * been drawn: only the first token of such an item counts as computed when it is launched, and it has no placeholder;
- * an id is appended as it is drawn, and what was computed for it counts once it is seen to be what was proposed.
+ * an id is appended as it is drawn, and what was computed for it counts once it is seen to be what was proposed. Where
+ * more than one decodes, all that is proposed is predicted to make the step a quarter longer at most.
  *
  * What it deliberately does not do: preempt, guess how long an answer is, split a sequence's tokens. */
 #ifndef LF_SERVER_ENGINE_SCHEDULER_H

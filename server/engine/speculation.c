@@ -3,7 +3,7 @@
 
 #include "core/check.h"
 
-/* What is known at first counts as GUESS_N tokens of which GUESS were right. A token makes all that was seen count for
+/* What is known at first counts as GUESS_N tokens of which GUESS were right. A step makes all that was seen count for
  * FORGET less: where nothing pays at a price of 0.3 one in some thirty tokens asks again. */
 #define GUESS   0.7
 #define GUESS_N 2.0
@@ -15,13 +15,19 @@ void lf_speculation_init(struct lf_speculation *s, const struct lf_gram_index *g
     *s = (struct lf_speculation){.grams = *grams, .n_most = n_most};
 }
 
+/* Where nothing seems to pay one token is proposed at every ASK_N-th place: a price that nobody pays is never
+ * corrected, and it is a fit to steps that may say little about it. */
+enum { ASK_N = 64 };
+
 /* How many of a proposal pay. */
-static int n_worth(const struct lf_speculation *s, int n_room, double price)
+static int n_worth(struct lf_speculation *s, int n_room, double price)
 {
     double p = (s->n_right + GUESS * GUESS_N) / (s->n_right + s->n_wrong + GUESS_N), gain = p;
     int n = 0;
     if (s->n_most != LF_SPECULATION_AUTO) return s->n_most < n_room ? s->n_most : n_room;
     for (; n < n_room && n < LF_SPECULATION_N && gain > price; n++) gain *= p;
+    if (n == 0 && n_room > 0 && ++s->n_declined >= ASK_N) n = 1;
+    if (n > 0) s->n_declined = 0;
     return n;
 }
 

@@ -30,6 +30,7 @@ struct lf_speculation {
     struct lf_gram_index grams;
     int n_most;              /* LF_SPECULATION_AUTO, or always as many as this where there is a place */
     double n_right, n_wrong; /* decayed: proposed tokens that came, and that did not */
+    int n_declined;          /* places found of late of which nothing seemed to pay */
 };
 
 void lf_speculation_init(struct lf_speculation *s, const struct lf_gram_index *grams, int n_most);

@@ -68,10 +68,10 @@ struct lf_totals lf_totals_of(const struct lf_generation *gen)
         t.n_completion += c->n_read;
         t.n_reasoning += c->n_reasoning;
         t.n_proposed += st.n_proposed;
-        t.n_accepted += st.n_accepted;
+        t.n_accepted +=
+            LF_MIN(st.n_accepted, c->n_read); /* a stop string ends an answer before the engine hears of it */
         t.timed_out = t.timed_out || st.timed_out;
         if (i % gen->ask.n == 0) t.n_cached += st.n_cached;
-        /* a stop string ends an answer before the engine hears of it */
         int64_t end_ns = st.finished_ns > 0 ? st.finished_ns : c->finished_ns;
         int64_t token_ns = st.first_token_ns > 0 ? st.first_token_ns : end_ns;
         if (i == 0) {
@@ -94,10 +94,11 @@ static void write_usage(struct lf_buf *out, const struct lf_generation *gen, con
                   (long long)t->n_prompt, (long long)t->n_completion, (long long)(t->n_prompt + t->n_completion),
                   (long long)t->n_cached);
     if (gen->has_reasoning || t->n_proposed)
-        lf_buf_printf(out,
-                      ",\"completion_tokens_details\":{\"reasoning_tokens\":%lld,\"accepted_prediction_tokens\":%lld,"
-                      "\"rejected_prediction_tokens\":%lld}",
-                      (long long)t->n_reasoning, (long long)t->n_accepted, (long long)(t->n_proposed - t->n_accepted));
+        lf_buf_printf(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%lld", (long long)t->n_reasoning);
+    if (t->n_proposed)
+        lf_buf_printf(out, ",\"accepted_prediction_tokens\":%lld,\"rejected_prediction_tokens\":%lld",
+                      (long long)t->n_accepted, (long long)(t->n_proposed - t->n_accepted));
+    if (gen->has_reasoning || t->n_proposed) lf_buf_char(out, '}');
     lf_buf_char(out, '}');
 }
 
