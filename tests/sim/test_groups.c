@@ -38,7 +38,7 @@ struct kept {
 };
 
 struct tally {
-    long n_steps, n_requests, n_cancelled, n_cached, n_restored, n_pinned, n_refused, n_slid, n_jobs;
+    long n_steps, n_requests, n_cancelled, n_cached, n_restored, n_pinned, n_refused, n_slid, n_jobs, n_accepted;
     long n_full_hits; /* admitted where a kept place had to be found, and was */
     long n_states;    /* of these: where there are states */
     long n_state_marks, n_from_snapshots, n_skipped, n_dropped, n_states_restored, n_states_pinned, n_slot_jobs;
@@ -120,6 +120,7 @@ static struct scenario draw(uint64_t seed)
     s.p_echo = sim_chance(d, 0.2) ? 0.2 : 0;
     s.p_job = s.world.prefix && sim_chance(d, 0.4) ? 0.3 : 0;
     s.world.ahead = sim_chance(d, 0.5) ? 1 : 0;
+    s.world.proposes = seed % 3 > 0;
     s.pins = s.world.prefix && sim_chance(d, 0.3);
     for (int i = 1; i <= DOCS_N; i++) s.doc_tokens[i] = sim_between(d, 1, s.max_prompt);
     if (s.world.prefix && sim_chance(d, 0.3)) draw_disk(d, &s.world.disk);
@@ -344,6 +345,7 @@ static void run_seed(uint64_t seed, int n_steps, bool verbose, void *ctx)
     drain(&w, t);
     count_states(&w, t);
     t->n_steps += (long)w.n_steps;
+    t->n_accepted += (long)w.n_accepted;
     sim_close(&w);
 }
 
@@ -354,15 +356,15 @@ int main(int argc, char **argv)
     if (!sim_seeds_run(&seeds, argc, argv, "groups", 1000, run_seed, &t)) return 2;
     printf("%ld steps, %ld requests (%ld cancelled)\n", t.n_steps, t.n_requests, t.n_cancelled);
     printf("%ld tokens from the cache, %ld from below it, %ld full hits, %ld tables seen slid, %ld pins (%ld refused "
-           "beside them), %ld references of others\n",
-           t.n_cached, t.n_restored, t.n_full_hits, t.n_slid, t.n_pinned, t.n_refused, t.n_jobs);
+           "beside them), %ld references of others, %ld proposed tokens accepted\n",
+           t.n_cached, t.n_restored, t.n_full_hits, t.n_slid, t.n_pinned, t.n_refused, t.n_jobs, t.n_accepted);
     printf(
         "states: %ld marks (%ld skipped), %ld steps from snapshots, %ld snapshots dropped, %ld full hits, %ld tokens "
         "from below, %ld pins seen, %ld references of others\n",
         t.n_state_marks, t.n_skipped, t.n_from_snapshots, t.n_dropped, t.n_states, t.n_states_restored,
         t.n_states_pinned, t.n_slot_jobs);
     bool all = t.n_cached > 0 && t.n_restored > 0 && t.n_full_hits > 0 && t.n_slid > 0 && t.n_pinned > 0 &&
-               t.n_refused > 0 && t.n_jobs > 0;
+               t.n_refused > 0 && t.n_jobs > 0 && t.n_accepted > 0;
     all = all && t.n_state_marks > 0 && t.n_skipped > 0 && t.n_from_snapshots > 0 && t.n_dropped > 0 &&
           t.n_states > 0 && t.n_states_restored > 0 && t.n_states_pinned > 0 && t.n_slot_jobs > 0;
     return all || seeds.last - seeds.first < 99 ? 0 : 1;

@@ -63,7 +63,8 @@ void sim_open(struct sim_world *w, const struct sim_opts *o)
                                        .prefix = w->prefix,
                                        .tenants = w->tenants,
                                        .n_tenants = n_tenants,
-                                       .held_epochs = w->held_epochs};
+                                       .held_epochs = w->held_epochs,
+                                       .proposes = o->proposes && o->ahead == 0};
     lf_sched_init(&w->sched, &opts);
     if (w->prefix) count_evictions(w);
     sim_disk_open(w, &o->disk);
@@ -104,16 +105,32 @@ bool sim_chance(struct sim_world *w, double p)
     return (double)(sim_random(w) >> 11) * 0x1p-53 < p;
 }
 
-static int32_t token_of(uint64_t text, int position)
+/* Where texts repeat themselves they do every twenty tokens, but for one in some sixteen. */
+static int32_t token_of(uint64_t text, int position, bool repeats)
 {
-    return (int32_t)(lf_mix64(text * 0x9e3779b97f4a7c15u + (uint64_t)position) & 0xffff);
+    uint64_t own = lf_mix64(text * 0x9e3779b97f4a7c15u + (uint64_t)position);
+    if (!repeats || own % 16 == 0) return (int32_t)(own & 0xffff);
+    return (int32_t)(lf_mix64(text * 0x9e3779b97f4a7c15u + (uint64_t)(position % 20)) & 0xffff);
 }
 
 int32_t sim_text_of(const struct sim_request *r, int p)
 {
     const struct lf_sched_seq *seq = &r->seq;
     if (p < seq->n_prompt) return seq->ids[p];
-    return token_of((uint64_t)seq->ids[seq->n_prompt - 1] + 1000, p - seq->n_prompt);
+    return token_of((uint64_t)seq->ids[seq->n_prompt - 1] + 1000, p - seq->n_prompt, r->grams != NULL);
+}
+
+/* As request.c has it. A third of them may always be given seven. */
+static void speculate(struct sim_world *w, struct sim_request *r)
+{
+    struct lf_gram_index index;
+    int n_ids = r->seq.n_prompt + r->seq.max_tokens, log2 = lf_gram_index_log2(n_ids);
+    if (!w->sched.opts.proposes) return;
+    r->grams = calloc(((size_t)1 << log2) + (size_t)n_ids, sizeof(*r->grams));
+    LF_ASSERT(r->grams);
+    lf_gram_index_init(&index, r->seq.ids, r->grams, log2, r->grams + ((size_t)1 << log2));
+    lf_speculation_init(&r->speculation, &index, r->seq.n_prompt % 3 == 0 ? 7 : LF_SPECULATION_AUTO);
+    r->seq.speculation = &r->speculation;
 }
 
 static void fill_content(struct sim_request *r)
@@ -159,8 +176,9 @@ struct sim_request *sim_make(struct sim_world *w, int doc, int n_shared, int n_p
     seq->blocks = calloc(n_groups * n_blocks, sizeof(*seq->blocks));
     r->content = calloc((size_t)n_prompt + (size_t)max_tokens, sizeof(*r->content));
     LF_ASSERT(seq->ids && seq->blocks && r->content);
+    speculate(w, r);
     uint64_t own = sim_random(w);
-    for (int i = 0; i < n_prompt; i++) seq->ids[i] = token_of(i < n_shared ? (uint64_t)doc : own, i);
+    for (int i = 0; i < n_prompt; i++) seq->ids[i] = token_of(i < n_shared ? (uint64_t)doc : own, i, r->grams != NULL);
     lf_list_init(&seq->node);
     r->next = w->requests;
     w->requests = r;
@@ -213,12 +231,12 @@ static void check_content(const struct sim_world *w, const struct lf_sched_seq *
         for (int p = LF_MAX(from, seq->tables[g].first * SIM_BLOCK); p < to; p++) check_slot(w, seq, g, p);
 }
 
-/* What the tokens of an item see is there, as they are given to the device: each position of every sixteenth step, else
- * the first and the last of each block. */
+/* What the tokens of an item see is there, but for what is proposed, as they are given to the device: each position of
+ * every sixteenth step, else the first and the last of each block. */
 static void check_seen(const struct sim_world *w, const struct lf_sched_item *item)
 {
     const struct lf_kv_windows *windows = &w->sched.opts.windows;
-    int end = item->first + item->n_tokens;
+    int end = item->first + item->n_tokens - item->n_proposed;
     for (int g = 0; g < lf_kv_windows_n(windows); g++) {
         int window = windows->tokens[g], first = window > 0 ? LF_MAX(item->first - window + 1, 0) : 0;
         for (int p = first; p < end; p++) {
@@ -250,6 +268,7 @@ void sim_collect(struct sim_world *w, struct sim_request *r)
     free(r->seq.keys);
     free(r->seq.blocks);
     free(r->content);
+    free(r->grams);
     free(r->seq.ids);
     free(r);
 }
@@ -283,9 +302,12 @@ static void check_step(const struct sim_world *w)
     for (int i = 0; i < step->n_items; i++) {
         const struct lf_sched_item *item = &step->items[i];
         const struct lf_sched_seq *seq = item->seq;
-        LF_ASSERT(seq->phase == LF_SCHED_RUNNING && item->n_tokens >= 1 && seq->n_done + item->n_tokens <= seq->n_ids);
+        LF_ASSERT(seq->phase == LF_SCHED_RUNNING && item->n_tokens >= 1 &&
+                  seq->n_done + item->n_tokens - item->n_proposed <= seq->n_ids);
         LF_ASSERT(item->n_out >= 0 && item->out_first >= 0 && item->out_first + item->n_out <= item->n_tokens);
-        bool complete = seq->n_done + item->n_tokens == seq->n_ids;
+        bool complete = seq->n_done + item->n_tokens - item->n_proposed == seq->n_ids;
+        LF_ASSERT(seq->n_ids + item->n_proposed < seq->n_prompt + seq->max_tokens || item->n_proposed == 0);
+        LF_ASSERT(item->n_proposed == 0 || (o->proposes && complete && item->n_out == item->n_proposed + 1));
         LF_ASSERT(item->first == seq->n_done && item->complete == complete);
         LF_ASSERT(lf_sched_in_prefill(seq) || seq->n_ids < seq->n_prompt + seq->max_tokens);
         if (w->disk.opts.n_blocks > 0) check_content(w, seq, 0, seq->n_done); /* what it will look at */
@@ -313,6 +335,16 @@ static int64_t true_cost(struct sim_world *w)
     return ns < 1 ? 1 : (int64_t)ns;
 }
 
+/* What a step leaves at position p, which is seen by all behind it: of what was proposed and is not what comes,
+ * something else. */
+static int32_t row_of(const struct lf_sched_item *item, int group, int p)
+{
+    const struct sim_request *r = (const struct sim_request *)item->seq;
+    for (int at = r->seq.n_ids; at <= p; at++)
+        if (r->seq.ids[at] != sim_text_of(r, at)) return -1;
+    return sim_content_of(r, group, p);
+}
+
 static void write_rows(struct sim_world *w)
 {
     for (int i = 0; i < w->step.n_items; i++) {
@@ -321,7 +353,7 @@ static void write_rows(struct sim_world *w)
         if (lf_sched_in_prefill(seq)) ((struct sim_request *)item->seq)->n_prefilled += item->n_tokens;
         for (int g = 0; g < lf_kv_windows_n(&w->sched.opts.windows); g++)
             for (int p = seq->n_done; p < seq->n_done + item->n_tokens; p++)
-                *slot_of(w, seq, g, p) = sim_content_of((const struct sim_request *)seq, g, p);
+                *slot_of(w, seq, g, p) = row_of(item, g, p);
     }
     bool due = w->check && (w->sched.opts.windows.n > 0 || w->n_steps % 16 == 0);
     for (int i = 0; i < w->step.n_items && due; i++) check_seen(w, &w->step.items[i]);
@@ -339,6 +371,18 @@ static void note_token(struct sim_world *w, struct sim_request *r)
     r->last_token_ns = w->now_ns;
 }
 
+/* false: it was the last. */
+static bool read_token(struct sim_world *w, struct sim_request *r)
+{
+    struct lf_sched_seq *seq = &r->seq;
+    note_token(w, r);
+    int at = seq->n_ids - seq->n_placeholders, n_output = at - seq->n_prompt;
+    if (n_output + 1 == r->n_answer && r->n_answer < seq->max_tokens)
+        return false; /* a stop token is none of the text */
+    lf_sched_sampled(&w->sched, seq, sim_text_of(r, at));
+    return n_output + 1 < r->n_answer;
+}
+
 static void read_item(struct sim_world *w, const struct lf_sched_item *item)
 {
     struct sim_request *r = (struct sim_request *)item->seq;
@@ -350,18 +394,20 @@ static void read_item(struct sim_world *w, const struct lf_sched_item *item)
         return;
     }
     if (seq->all_logits) LF_ASSERT(seq->n_cached == 0);
-    if (seq->max_tokens > 0) {
-        note_token(w, r);
-        int at = seq->n_ids - seq->n_placeholders, n_output = at - seq->n_prompt;
-        LF_ASSERT(seq->ids[at] < 0);
-        if (n_output + 1 == r->n_answer && r->n_answer < seq->max_tokens) { /* a stop token is none of the text */
-            sim_end(w, r);
-            return;
-        }
-        lf_sched_sampled(&w->sched, seq, sim_text_of(r, at));
-        if (n_output + 1 < r->n_answer) return;
+    bool goes_on = seq->max_tokens > 0;
+    int n_right = 0;
+    for (int i = 0; goes_on && i <= item->n_proposed; i++) {
+        int at = seq->n_ids - seq->n_placeholders;
+        bool is_right = i < item->n_proposed && seq->ids[at] == sim_text_of(r, at);
+        LF_ASSERT(item->n_proposed > 0 || seq->ids[at] < 0);
+        goes_on = read_token(w, r);
+        if (!goes_on || !is_right) break;
+        lf_sched_accepted(&w->sched, seq);
+        n_right++;
     }
-    sim_end(w, r);
+    w->n_accepted += n_right;
+    if (item->n_proposed > 0) lf_speculation_learn(seq->speculation, item->n_proposed, n_right);
+    if (!goes_on) sim_end(w, r);
 }
 
 /* The first in the queue is admitted as soon as those running let it, once nobody may pass it any more. */

@@ -35,10 +35,12 @@ struct sim_request {
     int64_t n_steps_before; /* launched before it was admitted */
     int n_ended;
     int id;
-    int doc, n_shared; /* that the prompt begins with */
-    int n_hit;         /* tokens from the prefix cache, at admission */
-    int64_t n_lost;    /* sim_n_lost when it was looked for */
-    int32_t marks[1];  /* of seq.marks, where the test sets them */
+    int doc, n_shared;                 /* that the prompt begins with */
+    int n_hit;                         /* tokens from the prefix cache, at admission */
+    int64_t n_lost;                    /* sim_n_lost when it was looked for */
+    int32_t marks[1];                  /* of seq.marks, where the test sets them */
+    struct lf_speculation speculation; /* where the world proposes */
+    uint32_t *grams;
 };
 
 /* A step that has been launched. */
@@ -57,7 +59,7 @@ struct sim_world {
     int n_flights, ahead;
     struct sim_machine machine;
     uint64_t seed, n_draws;
-    int64_t now_ns, n_steps;
+    int64_t now_ns, n_steps, n_accepted;
     int32_t *shadow; /* [n_blocks, 64] what each slot was written for: sim_content_of */
     int32_t *refs;   /* scratch of lf_sched_check */
     int32_t *held;   /* [n_blocks, then slots] references of loads, scratch too */
@@ -86,6 +88,7 @@ struct sim_opts {
     int n_slots, slot_blocks; /* states: so many slots beyond those that may run; 0: there are none */
     bool whole_chunks;
     int ahead;     /* 1: a step is launched before the one before it has ended */
+    bool proposes; /* not where it is ahead: texts repeat themselves, and steps carry what is likely to come */
     int n_tenants; /* entries of the table; 0: 16 */
     struct sim_machine machine;
     struct sim_disk_opts disk;
