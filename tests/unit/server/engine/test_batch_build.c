@@ -43,6 +43,40 @@ static void a_step_becomes_tokens_tables_and_logits_rows_in_order(void **state)
     }
 }
 
+/* A decode is one token behind the prompt: what is proposed beside it makes a chunk of it, which is computed as one. */
+static void what_is_proposed_makes_a_chunk(void **state)
+{
+    (void)state;
+    int32_t ids[3][12], table[1] = {0}, batch_ids[6], logits_idx[5];
+    struct lf_sched_seq seqs[3];
+    memset(seqs, 0, sizeof(seqs));
+    for (int s = 0; s < 3; s++) {
+        for (int i = 0; i < 12; i++) ids[s][i] = 20 * s + i;
+        seqs[s].ids = ids[s];
+        seqs[s].blocks = table;
+        seqs[s].n_prompt = 5;
+        seqs[s].n_done = s == 0 ? 4 : 5 + s;
+        seqs[s].n_ids = s == 0 ? 5 : 6 + s;
+    }
+    struct lf_sched_item items[] = {{.seq = &seqs[0], .n_tokens = 1, .out_first = 1},
+                                    {.seq = &seqs[1], .n_tokens = 1, .n_out = 1},
+                                    {.seq = &seqs[2], .n_tokens = 4, .n_out = 4, .n_proposed = 3}};
+    struct lf_sched_step step = {.items = items, .n_items = 3, .n_tokens = 6, .n_out = 5, .n_proposed = 3};
+    struct lf_kv_seq kv_seqs[3];
+    struct lf_batch_arrays arrays = {batch_ids, kv_seqs, logits_idx, NULL, NULL};
+    struct lf_batch batch;
+    lf_batch_build(&batch, &arrays, &step);
+    const int32_t expected_ids[6] = {4, 26, 47, 48, 49, 50}, expected_out[5] = {1, 2, 3, 4, 5};
+    const bool is_decode[3] = {false, true, false};
+    const int kv_lens[3] = {5, 7, 11};
+    assert_memory_equal(batch.ids, expected_ids, sizeof(expected_ids));
+    assert_memory_equal(batch.logits_idx, expected_out, sizeof(expected_out));
+    for (int s = 0; s < 3; s++) {
+        assert_int_equal(batch.seqs[s].is_decode, is_decode[s]);
+        assert_int_equal(batch.seqs[s].kv_len, kv_lens[s]);
+    }
+}
+
 /* What the items do with states, in their order, and the marks of all. */
 static void states_and_marks_go_with_their_sequences(void **state)
 {
@@ -82,6 +116,7 @@ static void states_and_marks_go_with_their_sequences(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_becomes_tokens_tables_and_logits_rows_in_order),
+                                       cmocka_unit_test(what_is_proposed_makes_a_chunk),
                                        cmocka_unit_test(states_and_marks_go_with_their_sequences)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,6 +97,23 @@ static void nothing_is_found_before_a_gram_has_come_twice(void **state)
     assert_int_equal(n_agree, 3);
 }
 
+/* Memory is not zeros where an index begins. */
+static void it_begins_empty_whatever_was_there(void **state)
+{
+    (void)state;
+    struct lf_gram_index x;
+    int n_agree;
+    memset(latest, 0xff, sizeof(latest));
+    memset(before, 0xff, sizeof(before));
+    for (int i = 0; i < N; i++) ids[i] = i;
+    lf_gram_index_init(&x, ids, latest, LOG2, before);
+    for (int i = 0; i < 1 << LOG2; i++) assert_int_equal(latest[i], 0);
+    for (int n = 0; n <= N; n++) {
+        lf_gram_index_extend(&x, n);
+        assert_int_equal(lf_gram_index_find(&x, &n_agree), 0);
+    }
+}
+
 static void a_table_has_an_entry_a_token(void **state)
 {
     (void)state;
@@ -113,6 +130,7 @@ int main(void)
         cmocka_unit_test(it_finds_the_longest_of_the_latest),
         cmocka_unit_test(a_table_smaller_than_its_text_finds_what_agrees),
         cmocka_unit_test(nothing_is_found_before_a_gram_has_come_twice),
+        cmocka_unit_test(it_begins_empty_whatever_was_there),
         cmocka_unit_test(a_table_has_an_entry_a_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

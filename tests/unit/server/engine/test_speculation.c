@@ -1,6 +1,11 @@
 /* Speculation: how much is proposed, and that no answer is another one for it. The model's next token depends on all
  * before it, so what is proposed is mostly wrong; where two ids alone are allowed it is right half of the time, where
  * one is, always. */
+#include "core/limits.h"
+#include "core/text_memory.h"
+#include "grammar/grammar.h"
+#include "grammar/vocabulary.h"
+#include "server/engine/request_internal.h"
 #include "tests/unit/server/engine/engine_fixture.h"
 
 /* ---- how many ---- */
@@ -59,6 +64,34 @@ static void as_many_as_pay_are_proposed(void **state)
     for (int i = 0; i < 10000; i++) lf_speculation_learn(&p.s, 2, 1); /* one of two */
     int n = lf_speculation_propose(&p.s, p.ids, 500, 100, 0.3);
     assert_true(n == 1 || n == 2);
+}
+
+/* What stands behind the first that was wrong says nothing: it was not tried. */
+static void what_was_not_tried_is_not_counted(void **state)
+{
+    (void)state;
+    struct proposals p;
+    init(&p, LF_SPECULATION_AUTO);
+    for (int i = 0; i < 1000; i++) lf_speculation_learn(&p.s, 16, 8);
+    assert_int_equal(lf_speculation_propose(&p.s, p.ids, 500, 100, 0.5), 5); /* (8/9)⁵ > 0.5 > (8/9)⁶ */
+}
+
+/* A long quotation is forgotten too: what follows it and does not come is soon proposed no more. */
+static void what_came_is_forgotten(void **state)
+{
+    (void)state;
+    struct proposals p;
+    int n_steps = 0;
+    init(&p, LF_SPECULATION_AUTO);
+    for (int i = 0; i < 2000; i++) {
+        int n = lf_speculation_propose(&p.s, p.ids, 500, 100, 0.3);
+        lf_speculation_learn(&p.s, n, n);
+    }
+    while (n_steps < 2000 && lf_speculation_propose(&p.s, p.ids, 500, 100, 0.3) > 0) {
+        lf_speculation_learn(&p.s, 1, 0);
+        n_steps++;
+    }
+    assert_in_range(n_steps, 50, 600);
 }
 
 /* What never comes costs one token in some thirty, and what came to be wrong can be right again. */
@@ -162,6 +195,27 @@ static void answers_are_the_same_alone(void **state)
     }
 }
 
+/* By the very token that was proposed, or beside it, at any place of the proposal. */
+static void an_answer_may_end_in_what_was_proposed(void **state)
+{
+    struct engine_rig *f = *state;
+    static struct answer off, on;
+    int n_within = 0;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        int32_t prompt[N_PROMPT];
+        struct lf_gen_params p = case_of(5, prompt, &pair[1]);
+        p.sampling.seed = seed;
+        p.min_tokens = 1 + (int)seed % 20;
+        take(rig_submit(f, &p), &off);
+        p.speculate = 16;
+        take(rig_submit(f, &p), &on);
+        check_same(&on, &off);
+        assert_int_equal(on.st.finish, LF_FINISH_STOP);
+        n_within += on.st.n_accepted > 0;
+    }
+    assert_true(n_async_steps > 0 || n_within > 20);
+}
+
 /* More at once than a step has rows of logits for, behind each other's prompts, and over again from the cache. */
 static void answers_are_the_same_among_others(void **state)
 {
@@ -229,6 +283,20 @@ static void metrics_count_what_was_proposed(void **state)
     assert_true(n_async_steps > 0 || n_accepted > 100);
 }
 
+/* How often it was right decides what is proposed next: of one id all are, of two one or the other. */
+static void a_request_learns_from_what_came(void **state)
+{
+    struct engine_rig *f = *state;
+    for (int i = 0; i < 2; i++) {
+        struct lf_request *req = ask(f, i, 4);
+        const struct lf_speculation *s = &req->speculation;
+        (void)rig_wait(req);
+        assert_true(n_async_steps > 0 ? s->n_right == 0 : s->n_right > 5);
+        assert_true(n_async_steps > 0 || i == 1 ? s->n_wrong == 0 : s->n_wrong > 5);
+        lf_request_put(req);
+    }
+}
+
 /* Layers with windows: what was refused leaves nothing held. The rig's fixture checks the pool when it closes. */
 static void windows_slide_behind_proposals(void **state)
 {
@@ -253,6 +321,95 @@ static void windows_slide_behind_proposals(void **state)
     lf_kv_layout_deinit(&layout);
 }
 
+/* Where there is one before the first step: it knows the prompt, and its parts lie beside each other. */
+static bool index_is_right(const struct lf_request *req)
+{
+    const struct lf_gram_index *x = &req->speculation.grams;
+    if (!req->seq.speculation) return true;
+    return x->n == req->seq.n_prompt && x->ids == req->seq.ids &&
+           x->before == x->latest + ((size_t)1 << x->log2_latest);
+}
+
+/* What a request takes of the memory for texts. */
+static uint64_t bytes_of(struct engine_rig *f, struct lf_gen_params p, int speculate)
+{
+    struct lf_text_memory *memory = NULL;
+    struct lf_text_memory_state st;
+    assert_int_equal(lf_text_memory_create(&memory, 1 << 20, NULL), LF_OK);
+    p.memory = memory;
+    p.speculate = speculate;
+    f->backend.gate = 1;
+    struct lf_request *req = rig_submit(f, &p);
+    lf_text_memory_snapshot(memory, &st);
+    bool is_right = index_is_right(req);
+    f->backend.gate = 0;
+    lf_request_cancel(req);
+    (void)rig_wait(req);
+    lf_request_put(req);
+    lf_text_memory_destroy(memory);
+    assert_true(is_right);
+    return st.used_bytes;
+}
+
+/* The index is counted for the prompt and the part of the answer that counts, and is not there where nothing is ever
+ * proposed. */
+static void the_index_is_counted_where_there_is_one(void **state)
+{
+    struct engine_rig *f = *state;
+    static const int32_t word[] = {1, 5};
+    static int32_t prompt[1030];
+    struct lf_grammar *g = NULL;
+    struct lf_vocabulary *v = NULL;
+    struct lf_str tokens[FAKE_VOCAB];
+    for (int i = 0; i < FAKE_VOCAB; i++) tokens[i] = i == FAKE_EOS ? LF_STR("") : LF_STR("a");
+    assert_int_equal(lf_vocabulary_create(&v, tokens, FAKE_VOCAB, fake_eos, 1, 1 << 16, NULL), LF_OK);
+    assert_int_equal(lf_grammar_of_regex(&g, LF_STR("a*"), NULL, NULL), LF_OK);
+    rig_prompt(prompt, 1030, 1);
+    struct lf_gen_params rows[] = {rig_params(prompt, 1030, 3000), rig_params(prompt, 1030, 1),
+                                   rig_params(prompt, 1030, 3000), rig_params(prompt, 1030, 3000)};
+    rows[2].bad_words = word;
+    rows[2].n_bad_words = LF_N_ELEMS(word);
+    rows[3].grammar = g;
+    rows[3].vocabulary = v;
+    for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
+        uint64_t off = bytes_of(f, rows[i], LF_SPECULATION_OFF), on = bytes_of(f, rows[i], LF_SPECULATION_AUTO);
+        uint64_t index = 4 * (4096 + 1030 + LF_ANSWER_COUNTED_N), page = 4096;
+        if (i == 0 && n_async_steps == 0)
+            assert_in_range(on - off, index - page, index + page);
+        else
+            assert_int_equal(on, off);
+    }
+    lf_grammar_unref(g);
+    lf_vocabulary_destroy(v);
+}
+
+/* A token of an answer has its part of the plan: an id, an entry, and one of the index. */
+static void an_answers_part_of_the_plan_has_the_index(void **state)
+{
+    (void)state;
+    assert_int_equal(lf_engine_answer_bytes(0), 0);
+    assert_int_equal(lf_engine_answer_bytes(1000), 1000 * (4 + 4 + sizeof(struct lf_sampled)));
+}
+
+/* Words that must not come depend on what came before, which is not known of what is proposed. */
+static void nothing_is_proposed_beside_bad_words(void **state)
+{
+    struct engine_rig *f = *state;
+    static const int32_t word[] = {2, 3, 3};
+    int32_t prompt[N_PROMPT];
+    struct lf_gen_params p = case_of(0, prompt, NULL);
+    p.bad_words = word;
+    p.n_bad_words = LF_N_ELEMS(word);
+    p.speculate = 7;
+    struct lf_request *req = rig_submit(f, &p);
+    struct lf_request_state st = rig_wait(req);
+    assert_int_equal(st.n_proposed, 0);
+    assert_int_equal(st.n_tokens, LEN);
+    for (int k = 1; k < st.n_tokens; k++)
+        assert_false(lf_request_token(req, k - 1)->id == 3 && lf_request_token(req, k)->id == 3);
+    lf_request_put(req);
+}
+
 static void numbers_out_of_range_are_refused(void **state)
 {
     struct engine_rig *f = *state;
@@ -275,14 +432,21 @@ int main(void)
         cmocka_unit_test(what_follows_is_proposed),
         cmocka_unit_test(what_was_just_proposed_goes_on),
         cmocka_unit_test(as_many_as_pay_are_proposed),
+        cmocka_unit_test(what_was_not_tried_is_not_counted),
+        cmocka_unit_test(what_came_is_forgotten),
         cmocka_unit_test(what_does_not_pay_is_asked_again_seldom),
+        cmocka_unit_test(an_answers_part_of_the_plan_has_the_index),
     };
     const struct CMUnitTest tests[] = {
         CASE(answers_are_the_same_alone),
+        CASE(an_answer_may_end_in_what_was_proposed),
         CASE(answers_are_the_same_among_others),
         CASE(what_it_leaves_in_the_cache_is_right),
         CASE(there_may_be_no_room_for_proposals),
         CASE(metrics_count_what_was_proposed),
+        CASE(a_request_learns_from_what_came),
+        CASE(the_index_is_counted_where_there_is_one),
+        CASE(nothing_is_proposed_beside_bad_words),
         CASE(numbers_out_of_range_are_refused),
         cmocka_unit_test(windows_slide_behind_proposals),
     };
