@@ -181,6 +181,14 @@ class Speculation(harness.Case):
         self.assertNotIn("proposed", off.stderr)
         self.assertRegex(on.stderr, r", [1-9]\d* of \d+ proposed tokens came")
 
+    def test_a_server_for_few_has_rows_for_what_is_proposed(self):
+        """Rows of logits of a step: as many as requests run, or those of one proposal if these are more."""
+        for n, how, rows in ((1, "8", 17), (1, "auto", 17), (1, "off", 1), (16, "8", 17), (16, "off", 16), (17, "8", 17), (20, "auto", 20)):
+            with self.subTest(max_seqs=n, speculate=how):
+                r = self.run_command("plan", "--model", "demo/model", "--ctx", "4096", "--max-seqs", str(n), "--speculate", how)
+                self.assertEqual(r.returncode, 0, r.stderr)
+                self.assertRegex(r.stdout, rf"(?m)^ *logits .* {rows} rows$")
+
     def test_what_would_have_no_effect_is_refused(self):
         """A GPU, which need not be there to be planned for; and a model with states."""
         r = self.run_command("plan", "--model", "demo/model", "--gpu-memory", "80G", "--speculate", "8")
