@@ -19,10 +19,10 @@ import os
 import random
 import statistics
 import sys
-import threading
+from functools import partial
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from measure import TimedServer  # noqa: E402
+from measure import TimedServer, together  # noqa: E402
 
 # Name, ids, and the part that the first of them is to have.
 KINDS = (("free", 0, 0), ("20 ids", 20, 0.05), ("2 ids, 0.50", 2, 0.5), ("2 ids, 0.70", 2, 0.816),
@@ -44,23 +44,18 @@ def body_of(kind, seed, args):
     return body
 
 
-def ask(server, body, way, out, i):
+def ask(server, body, way):
     reply = server.post("/v1/completions", {**body, "speculate": int(way) if way.isdigit() else way})
     answer = json.loads(reply.body)
     if reply.status != 200:
         sys.exit(f"no answer: {reply.body[:500]}")
     t = answer["timings"]
-    out[i] = (t["decode_ms"] / (body["max_tokens"] - 1), t.get("proposed_tokens", 0), t.get("accepted_tokens", 0),
-              answer["choices"][0]["token_ids"])
+    return (t["decode_ms"] / (body["max_tokens"] - 1), t.get("proposed_tokens", 0), t.get("accepted_tokens", 0),
+            answer["choices"][0]["token_ids"])
 
 
 def round_of(server, kind, n, seed, way, args):
-    out = [None] * n
-    threads = [threading.Thread(target=ask, args=(server, body_of(kind, seed + i, args), way, out, i)) for i in range(n)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    out = together(*(partial(ask, server, body_of(kind, seed + i, args), way) for i in range(n)))
     if None in out:
         sys.exit("a request failed")
     return out
