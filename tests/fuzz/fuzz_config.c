@@ -13,7 +13,12 @@ static void check_size(const char *word)
     if (lf_config_parse_size(word, &n)) LF_ASSERT(word[0] >= '0' && word[0] <= '9' && n <= INT64_MAX);
 }
 
-/* Every number is in its row's range. */
+/* Every number is in its row's range, or stands for one of its row's words. */
+static bool is_in_range(const struct lf_option *o, int number)
+{
+    return (number >= o->min && number <= o->max) || (o->word && number == LF_OPTION_WORD) || (o->zero && number == 0);
+}
+
 static void check_config(const struct lf_config *c, unsigned command)
 {
     for (int i = 0; i < lf_options_n(); i++) {
@@ -24,7 +29,7 @@ static void check_config(const struct lf_config *c, unsigned command)
         if (!(o->commands & command)) continue;
         memcpy(&number, field, sizeof number);
         memcpy(&size, field, sizeof size);
-        if (o->type == LF_OPTION_INT) LF_ASSERT(number >= o->min && number <= o->max);
+        if (o->type == LF_OPTION_INT) LF_ASSERT(is_in_range(o, number));
         if (o->type == LF_OPTION_SIZE) LF_ASSERT(size >= (uint64_t)o->min && size <= (uint64_t)o->max);
     }
 }

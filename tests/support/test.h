@@ -23,13 +23,16 @@ static inline const char *test_assets(void)
     return dir && dir[0] ? dir : "../shared/assets";
 }
 
-/* Sanitizers cost a factor; the bound on time is for plain builds. */
+/* Sanitizers cost a factor, and so does a build that is not optimized; the bound on time is for plain builds. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SLOWNESS 20
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define SLOWNESS 20
 #endif
+#endif
+#if !defined(SLOWNESS) && !defined(__OPTIMIZE__)
+#define SLOWNESS 5
 #endif
 #ifndef SLOWNESS
 #define SLOWNESS 1

@@ -70,13 +70,14 @@ static double seconds_for(const struct lf_tokenizer *tok, const char *unit, size
     return best;
 }
 
-/* Four times the text must not take ten times as long, nor a mebibyte anything near the seconds it once took. */
+/* Four times the text must not take ten times as long, nor a mebibyte anything near the minutes it once took: 64 steps
+ * a byte of 20 ns, on a slow processor, are 1.4 s. */
 static void check_slope(const char *name, struct lf_tokenizer *tok, const char *unit, enum lf_status want)
 {
     double small = seconds_for(tok, unit, 256 << 10, want), large = seconds_for(tok, unit, 1 << 20, want);
     print_message("%-28s %6.1f ms, %6.1f ms\n", name, small * 1e3, large * 1e3);
     if (large > 10 * small + 0.02) fail_msg("%s: 256 KiB take %.3f s, 1 MiB %.3f s", name, small, large);
-    if (large > 1.5 * SLOWNESS) fail_msg("%s: 1 MiB takes %.3f s", name, large);
+    if (large > 3 * SLOWNESS) fail_msg("%s: 1 MiB takes %.3f s", name, large);
     lf_tokenizer_close(tok);
 }
 
