@@ -89,13 +89,27 @@ static bool may_speculate(const struct lf_gen_params *p, const struct lf_engine_
            backend->n_async_steps == 0 && !mailbox->limits.has_states;
 }
 
+/* Tokens in front of the prompt, for the index of grams: the prompt's last ones and the prediction (speculation.h). */
+static int n_before_prompt(const struct lf_gen_params *p, bool speculates)
+{
+    return speculates && p->n_prediction > 0 ? LF_MIN(p->n_prompt, LF_GRAM_MATCH_N) + p->n_prediction : 0;
+}
+
+static void copy_prediction(int32_t *ids, int n_before, const struct lf_gen_params *p)
+{
+    int n_last = n_before - p->n_prediction;
+    if (n_before == 0) return;
+    memcpy(ids, p->prompt + p->n_prompt - n_last, (size_t)n_last * sizeof *ids);
+    memcpy(ids + n_last, p->prediction, (size_t)p->n_prediction * sizeof *ids);
+}
+
 /* latest of the index of grams, then one entry a token. */
-static void begin_speculation(struct lf_request *req, uint32_t *grams, int log2_latest)
+static void begin_speculation(struct lf_request *req, int n_before, uint32_t *grams, int log2_latest)
 {
     struct lf_gram_index index;
-    lf_gram_index_init(&index, req->seq.ids, grams, log2_latest, grams + ((size_t)1 << log2_latest));
-    lf_gram_index_extend(&index, req->seq.n_prompt);
-    lf_speculation_init(&req->speculation, &index, req->params.speculate);
+    lf_gram_index_init(&index, req->seq.ids - n_before, grams, log2_latest, grams + ((size_t)1 << log2_latest));
+    lf_gram_index_extend(&index, n_before + req->seq.n_prompt);
+    lf_speculation_init(&req->speculation, &index, n_before, req->params.speculate);
     req->seq.speculation = &req->speculation;
 }
 
@@ -151,13 +165,14 @@ static enum lf_status create(struct lf_request **out, const struct lf_gen_params
                              struct lf_mailbox *mailbox, bool speculates, struct lf_err *err)
 {
     int n_words = p->n_allowed_ids ? lf_batch_mask_words(backend->n_vocab) : 0;
-    size_t n_ids = (size_t)p->n_prompt + (size_t)p->max_tokens;
+    int n_before = n_before_prompt(p, speculates);
+    size_t n_ids = (size_t)n_before + (size_t)p->n_prompt + (size_t)p->max_tokens;
     size_t n_blocks = (size_t)lf_sched_n_blocks(p->n_prompt, p->max_tokens);
     size_t n_entries = n_blocks * (size_t)lf_kv_windows_n(&mailbox->limits.windows); /* of a table for each group */
     size_t n_states = prefix ? n_entries + (size_t)mailbox->limits.slot_blocks : 0;
     size_t token_stride = stride_for(p->sampling.n_logprobs, offsetof(struct lf_sampled, rank));
     size_t prompt_stride = stride_for(p->n_prompt_logprobs, offsetof(struct lf_sampled, top_ids));
-    int log2_grams = lf_gram_index_log2(p->n_prompt + LF_MIN(p->max_tokens, LF_ANSWER_COUNTED_N));
+    int log2_grams = lf_gram_index_log2(n_before + p->n_prompt + LF_MIN(p->max_tokens, LF_ANSWER_COUNTED_N));
     struct layout l = {.bytes = 0};
     (void)reserve(&l, 1, sizeof(struct lf_request));
     size_t keys_at = reserve(&l, prefix ? n_blocks + 1 : 0, sizeof(struct lf_prefix_key));
@@ -181,7 +196,7 @@ static enum lf_status create(struct lf_request **out, const struct lf_gen_params
     memset(base, 0, sizeof(struct lf_request));
 
     struct lf_request *req = (struct lf_request *)(void *)base;
-    req->seq.ids = (int32_t *)(void *)(base + ids_at);
+    req->seq.ids = (int32_t *)(void *)(base + ids_at) + n_before;
     req->seq.blocks = (int32_t *)(void *)(base + blocks_at);
     req->seq.keys = prefix ? (struct lf_prefix_key *)(void *)(base + keys_at) : NULL;
     req->seq.restore.states = prefix ? (uint8_t *)(base + restore_at) : NULL;
@@ -193,11 +208,13 @@ static enum lf_status create(struct lf_request **out, const struct lf_gen_params
     req->prompt_stride = prompt_stride;
     fill(req, p, mailbox);
     memcpy(req->seq.ids, p->prompt, (size_t)p->n_prompt * sizeof(int32_t));
-    if (speculates) begin_speculation(req, (uint32_t *)(void *)(base + grams_at), log2_grams);
+    copy_prediction(req->seq.ids - n_before, n_before, p);
+    if (speculates) begin_speculation(req, n_before, (uint32_t *)(void *)(base + grams_at), log2_grams);
     copy_marks(req, (int32_t *)(void *)(base + marks_at), p);
     copy_stop_ids(req, (int32_t *)(void *)(base + stop_at), p, backend->eos_ids, backend->n_eos);
     req->params.stop_token_ids = req->stop_ids;
     req->params.allowed_ids = NULL;
+    req->params.prediction = NULL;
     req->params.bad_words = (int32_t *)(void *)(base + bad_at);
     if (p->n_bad_words) memcpy(base + bad_at, p->bad_words, (size_t)p->n_bad_words * sizeof(int32_t));
     if (prefix) make_keys(req, p, prefix);

@@ -88,6 +88,9 @@ struct lf_gen_params {
      * LF_SPECULATION_N. Changes no answer. Nothing is proposed under a grammar, beside bad words, for models with
      * states (device/delta.h), and where steps are launched before the one before them is known (a GPU). */
     int speculate;
+    /* [n_prediction] what the answer is likely to be: proposed beside what stands in the prompt. At most ctx. */
+    const int32_t *prediction;
+    int n_prediction;
     int n_prompt_logprobs; /* -1: none; k: log-probabilities of the prompt's own tokens and the k most likely (echo) */
     int priority;          /* lower is sooner; 0 default */
     const void *salt;      /* tenant and cache_salt, for the prefix cache */

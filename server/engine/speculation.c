@@ -9,10 +9,10 @@
 #define GUESS_N 2.0
 #define FORGET  0.01
 
-void lf_speculation_init(struct lf_speculation *s, const struct lf_gram_index *grams, int n_most)
+void lf_speculation_init(struct lf_speculation *s, const struct lf_gram_index *grams, int n_before, int n_most)
 {
     LF_ASSERT(n_most == LF_SPECULATION_AUTO || (n_most >= 1 && n_most <= LF_SPECULATION_N));
-    *s = (struct lf_speculation){.grams = *grams, .n_most = n_most};
+    *s = (struct lf_speculation){.grams = *grams, .n_before = n_before, .n_most = n_most};
 }
 
 /* Where nothing seems to pay one token is proposed at every ASK_N-th place: a price that nobody pays is never
@@ -34,12 +34,13 @@ static int n_worth(struct lf_speculation *s, int n_room, double price)
 int lf_speculation_propose(struct lf_speculation *s, int32_t *ids, int n_ids, int n_room, double price)
 {
     int n_agree;
+    LF_ASSERT(ids == s->grams.ids + s->n_before);
     s->n_right *= 1 - FORGET;
     s->n_wrong *= 1 - FORGET;
-    lf_gram_index_extend(&s->grams, n_ids);
+    lf_gram_index_extend(&s->grams, s->n_before + n_ids);
     int from = lf_gram_index_find(&s->grams, &n_agree), n = from > 0 ? n_worth(s, n_room, price) : 0;
     /* What was found may end where the sequence does: then it goes on with what has just been proposed. */
-    for (int i = 0; i < n; i++) ids[n_ids + i] = ids[from + i];
+    for (int i = 0; i < n; i++) ids[n_ids + i] = s->grams.ids[from + i];
     return n;
 }
 

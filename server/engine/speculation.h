@@ -8,6 +8,10 @@
  * that is written again later. So an answer's bytes are the same with and without, sampled ones under their seeds too,
  * where a token's bits do not depend on what stands beside it in a step (ARCHITECTURE.md).
  *
+ * A prediction, text that the client expects to come back (a file that is to be edited), is text like the prompt's, and
+ * the index has it in front of the sequence. In front of it again are the prompt's last tokens: so its beginning is
+ * found where the answer begins.
+ *
  * How many are proposed. A proposal of k tokens brings p + p² + … + p^k more in expectation, p being how often lately a
  * proposed token was what came, and costs k · price. price is what a token more costs beside what the step's cost is
  * for each token that it brings anyway, so both count in the same money, alone or beside others: the j-th is proposed
@@ -28,14 +32,16 @@ enum {
 
 struct lf_speculation {
     struct lf_gram_index grams;
+    int n_before;            /* tokens of the index that stand in front of the sequence */
     int n_most;              /* LF_SPECULATION_AUTO, or always as many as this where there is a place */
     double n_right, n_wrong; /* decayed: proposed tokens that came, and that did not */
     int n_declined;          /* places found of late of which nothing seemed to pay */
 };
 
-void lf_speculation_init(struct lf_speculation *s, const struct lf_gram_index *grams, int n_most);
-/* ids [n_ids + n_room], of the index: what is proposed is put behind the first n_ids, which are known; returns how
- * many, at most n_room. price: see above. */
+/* The sequence begins behind the index's first n_before tokens. */
+void lf_speculation_init(struct lf_speculation *s, const struct lf_gram_index *grams, int n_before, int n_most);
+/* ids [n_ids + n_room], the sequence, in the index's memory: what is proposed is put behind the first n_ids, which are
+ * known; returns how many, at most n_room. price: see above. */
 int lf_speculation_propose(struct lf_speculation *s, int32_t *ids, int n_ids, int n_room, double price);
 /* Of n_proposed tokens the first n_right came. */
 void lf_speculation_learn(struct lf_speculation *s, int n_proposed, int n_right);

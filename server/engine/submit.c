@@ -54,6 +54,7 @@ static enum lf_status check_params(const struct lf_gen_params *p, int n_vocab, s
     if (p->speculate < LF_SPECULATION_AUTO || p->speculate > LF_SPECULATION_N)
         return lf_fail(err, LF_INVALID, "speculate %d: -1 for as many tokens as pay, or 0 to %d", p->speculate,
                        LF_SPECULATION_N);
+    if (p->n_prediction < 0) return lf_fail(err, LF_INVALID, "a prediction of %d tokens", p->n_prediction);
     if (p->pin < LF_PIN_NONE || p->pin >= LF_PIN_N || (p->pin && (p->max_tokens != 0 || p->n_prompt_logprobs >= 0)))
         return lf_fail(err, LF_INVALID, "only a prompt alone can be pinned");
     if (p->salt_bytes < 0) return lf_fail(err, LF_INVALID, "a salt of %d bytes", p->salt_bytes);
@@ -66,6 +67,7 @@ static enum lf_status check_params(const struct lf_gen_params *p, int n_vocab, s
     LF_TRY(check_ids(p->allowed_ids, p->n_allowed_ids, n_vocab, "allowed_token_ids", err));
     LF_TRY(check_words(p, n_vocab, err));
     LF_TRY(check_ids(p->prompt, p->n_prompt, n_vocab, "prompt", err));
+    LF_TRY(check_ids(p->prediction, p->n_prediction, n_vocab, "prediction", err));
     LF_TRY(check_ids(p->stop_token_ids, p->n_stop_token_ids, n_vocab, "stop_token_ids", err));
     for (int i = 0; i < p->sampling.n_bias; i++)
         LF_TRY(check_ids(&p->sampling.bias[i].id, 1, n_vocab, "logit_bias", err));
@@ -77,6 +79,9 @@ static enum lf_status check_size(struct lf_engine *e, const struct lf_gen_params
     int64_t n_tokens = (int64_t)p->n_prompt + p->max_tokens,
             n_blocks = lf_sched_need(&e->sched, p->n_prompt, p->max_tokens);
     enum lf_status status = LF_OK;
+    if (p->n_prediction > e->opts.ctx)
+        return lf_fail(err, LF_INVALID, "a prediction of %d tokens passes the context of %d", p->n_prediction,
+                       e->opts.ctx);
     if (n_tokens > e->opts.ctx)
         status = lf_fail(err, LF_LIMIT, "%d prompt and %d output tokens pass the context of %d", p->n_prompt,
                          p->max_tokens, e->opts.ctx);

@@ -154,6 +154,25 @@ class Speculation(harness.Case):
             self.assertGreater(on["timings"]["accepted_tokens"], 0)
             self.assertEqual(texts(on), texts(off))
 
+    def test_what_a_client_predicts_is_tried(self):
+        """The answer itself, with parts of it changed, and what has nothing to do with it; whatever --speculate says."""
+        for name in ("greedy chat", "sampled chat", "penalties", "stop strings", "two choices"):
+            path, body, _ = ASKS[name]
+            body = {**body, "messages": [{"role": "user", "content": "Tell me of the hill and the river."}]}
+            reply = self.ask(path, body)
+            text, n = reply["choices"][0]["message"]["content"], reply["usage"]["completion_tokens"]
+            half = text[:len(text) // 2]
+            for what, content in (("itself", text), ("parts", [{"type": "text", "text": text}]), ("changed", half + " Otherwise " + text[len(half):]),
+                                  ("long", text * 500), ("other", FACTS), ("nothing", "")):
+                with self.subTest(what=name, predicted=what):
+                    got = self.ask(path, body, prediction={"type": "content", "content": content})
+                    self.assertEqual(got["choices"], reply["choices"])
+                    n_accepted = details(got).get("accepted_prediction_tokens", 0)
+                    if what in ("itself", "parts", "long") and name == "greedy chat":
+                        self.assertGreater(n_accepted, n // 2)
+                    off = self.ask(path, body, prediction={"type": "content", "content": content}, speculate="off")
+                    self.assertEqual((off["choices"], details(off)), (reply["choices"], {}))
+
     def test_without_the_field_the_option_holds(self):
         path, body, _ = ASKS["greedy chat"]
         self.assertEqual(details(self.ask(path, body)), {})

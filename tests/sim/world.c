@@ -129,7 +129,7 @@ static void speculate(struct sim_world *w, struct sim_request *r)
     r->grams = calloc(((size_t)1 << log2) + (size_t)n_ids, sizeof(*r->grams));
     LF_ASSERT(r->grams);
     lf_gram_index_init(&index, r->seq.ids, r->grams, log2, r->grams + ((size_t)1 << log2));
-    lf_speculation_init(&r->speculation, &index, r->seq.n_prompt % 3 == 0 ? 7 : LF_SPECULATION_AUTO);
+    lf_speculation_init(&r->speculation, &index, 0, r->seq.n_prompt % 3 == 0 ? 7 : LF_SPECULATION_AUTO);
     r->seq.speculation = &r->speculation;
 }
 

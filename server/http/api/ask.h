@@ -79,15 +79,15 @@ struct lf_ask {
     int64_t max_tokens, max_completion_tokens, min_tokens;
     bool ignore_eos, seed_given;
     int64_t seed, top_k, priority;
-    int64_t speculate;           /* as in struct lf_gen_params; LF_ABSENT: as the server's option has it */
+    int64_t speculate;             /* as in struct lf_gen_params; LF_ABSENT: as the server's option has it */
+    struct lf_str prediction;      /* in the arena: what the answer is likely to be; empty: not given … */
+    const int32_t *prediction_ids; /* … and as ids, once they are encoded */
+    int n_prediction_ids, n_stops, n_stop_tokens, n_allowed_tokens;
     struct lf_sampling sampling; /* its seed and n_logprobs are set from the fields above by who submits */
-    int n_stops;
     struct lf_str stops[LF_STOP_N];
-    int n_stop_tokens;
     int32_t stop_tokens[LF_STOP_TOKENS_N];
     const int32_t *allowed_tokens; /* [n_allowed_tokens] in the arena: all that may come; 0: any */
-    int n_allowed_tokens;
-    struct lf_str *bad_words; /* [n_bad_words] in the arena: texts that must not come … */
+    struct lf_str *bad_words;      /* [n_bad_words] in the arena: texts that must not come … */
     int n_bad_words;
     const int32_t *bad_ids; /* [n_bad_ids] … as ids, once they are encoded: of each how many, and these */
     int n_bad_ids;

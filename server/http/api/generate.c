@@ -6,6 +6,7 @@
 #include "core/mix.h"
 #include "server/engine/engine.h"
 #include "server/http/api/bad_words.h"
+#include "server/http/api/prediction.h"
 #include "server/http/api/dialect.h"
 #include "server/http/api/document_parts.h"
 #include "server/http/conn/exchange.h"
@@ -192,6 +193,7 @@ enum lf_status lf_answer_generate(struct lf_exchange *x, struct lf_ask *ask, str
     bool rules = has_rules(x, ask);
     LF_TRY(check_vocabulary(x, ask, err));
     LF_TRY(lf_bad_words_encode(ask, &source, err));
+    LF_TRY(lf_prediction_encode(ask, &source, err));
     if (!rules) LF_TRY(make_format(&grammar, x, ask, err));
     lf_document_parts_hit(ask);
     enum lf_status status = lf_prompts_read(&prompts, ask, &source, err);

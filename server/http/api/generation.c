@@ -83,6 +83,13 @@ static enum lf_status refuse_submit(enum lf_status status, const struct start *s
     }
 }
 
+/* As the request says, or else the server's option. Who says what will come wants it tried. */
+static int proposals_of(const struct lf_ask *ask, int option)
+{
+    if (ask->speculate != LF_ABSENT) return (int)ask->speculate;
+    return option == LF_SPECULATION_OFF && ask->n_prediction_ids > 0 ? LF_SPECULATION_AUTO : option;
+}
+
 static void fill_params(struct lf_gen_params *out, const struct start *st, int i, int64_t max_tokens)
 {
     const struct lf_generation *gen = st->gen;
@@ -106,7 +113,9 @@ static void fill_params(struct lf_gen_params *out, const struct start *st, int i
         .sampling = ask->sampling,
         .grammar = st->params->grammar,
         .vocabulary = st->params->vocabulary,
-        .speculate = ask->speculate == LF_ABSENT ? st->params->speculate : (int)ask->speculate,
+        .speculate = proposals_of(ask, st->params->speculate),
+        .prediction = ask->prediction_ids,
+        .n_prediction = ask->n_prediction_ids,
         .n_prompt_logprobs = n_prompt_logprobs(ask),
         .priority = LF_MAX((int)ask->priority, LF_PRIORITY_FIRST + st->params->tenant->limits.held_back),
         .salt = st->salt,

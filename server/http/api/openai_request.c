@@ -2,6 +2,7 @@
 
 #include "core/check.h"
 #include "server/http/api/bad_words.h"
+#include "server/http/api/prediction.h"
 #include "server/http/api/messages.h"
 #include "server/http/api/shown.h"
 #include "server/http/api/speculate.h"
@@ -318,6 +319,12 @@ static const struct lf_field fields[] = {
      .read = lf_speculate_read,
      .type = lf_speculate_type,
      .help = lf_speculate_help},
+    {.name = "prediction",
+     .asks = LF_ASK_CHAT,
+     .kind = LF_FIELD_READ,
+     .read = lf_prediction_read,
+     .type = lf_prediction_type,
+     .help = lf_prediction_help},
     {.name = "response_format",
      .asks = GEN,
      .kind = LF_FIELD_READ,

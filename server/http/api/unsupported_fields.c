@@ -34,7 +34,7 @@ static const struct lf_unsupported_field rows[] = {
     {.name = "tool_choice", .asks = LF_ASK_COMPLETION, .neutral = DISABLED, .instead = "/v1/chat/completions"},
     {.name = "suffix", .asks = GEN, .neutral = EMPTY},
     {.name = "audio", .asks = GEN, .neutral = NONE},
-    {.name = "prediction", .asks = GEN, .neutral = NONE},
+    {.name = "prediction", .asks = LF_ASK_COMPLETION, .neutral = NONE, .instead = "/v1/chat/completions"},
     {.name = "web_search_options", .asks = GEN, .neutral = NONE},
     {.name = "reasoning_effort", .asks = LF_ASK_COMPLETION, .neutral = NONE, .instead = "/v1/chat/completions"},
     {.name = "verbosity", .asks = GEN, .neutral = NONE},

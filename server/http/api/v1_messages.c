@@ -12,6 +12,7 @@
 #include "server/http/api/openai_request.h"
 #include "server/http/api/place.h"
 #include "server/http/api/shown.h"
+#include "server/http/api/prediction.h"
 #include "server/http/api/speculate.h"
 #include "server/http/api/tools.h"
 #include "server/http/api/unsupported_fields.h"
@@ -305,6 +306,12 @@ static const struct lf_field fields[] = {
      .read = lf_speculate_read,
      .type = lf_speculate_type,
      .help = lf_speculate_help},
+    {.name = "prediction",
+     .asks = MESSAGES,
+     .kind = LF_FIELD_READ,
+     .read = lf_prediction_read,
+     .type = lf_prediction_type,
+     .help = lf_prediction_help},
 };
 
 static const struct lf_unsupported_field unsupported_rows[] = {

@@ -13,6 +13,7 @@
 #include "server/http/api/responses_json.h"
 #include "server/http/api/routes.h"
 #include "server/http/api/shown.h"
+#include "server/http/api/prediction.h"
 #include "server/http/api/speculate.h"
 #include "server/http/api/tools.h"
 #include "server/http/api/unsupported_fields.h"
@@ -263,6 +264,12 @@ static const struct lf_field fields[] = {
      .read = lf_speculate_read,
      .type = lf_speculate_type,
      .help = lf_speculate_help},
+    {.name = "prediction",
+     .asks = 1,
+     .kind = LF_FIELD_READ,
+     .read = lf_prediction_read,
+     .type = lf_prediction_type,
+     .help = lf_prediction_help},
     {.name = "metadata",
      .asks = 1,
      .kind = LF_FIELD_READ,

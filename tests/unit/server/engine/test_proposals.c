@@ -39,7 +39,7 @@ static void speculate_next(struct fixture *f, int n_most)
     struct lf_gram_index x;
     for (int k = 0; k < MAX_IDS; k++) f->ids[i][k] = text(k);
     lf_gram_index_init(&x, f->ids[i], grams[i], LOG2, grams[i] + (1 << LOG2));
-    lf_speculation_init(&speculations[i], &x, n_most);
+    lf_speculation_init(&speculations[i], &x, 0, n_most);
     f->seqs[i].speculation = &speculations[i];
 }
 

@@ -22,7 +22,7 @@ static void init(struct proposals *p, int n_most)
     struct lf_gram_index x;
     for (int i = 0; i < 500; i++) p->ids[i] = i % 10;
     lf_gram_index_init(&x, p->ids, p->grams, 10, p->grams + 1024);
-    lf_speculation_init(&p->s, &x, n_most);
+    lf_speculation_init(&p->s, &x, 0, n_most);
 }
 
 static void what_follows_is_proposed(void **state)
@@ -49,6 +49,21 @@ static void what_was_just_proposed_goes_on(void **state)
     for (int i = 490; i < 500; i++) p.ids[i] = 50 + i % 2;
     assert_int_equal(lf_speculation_propose(&p.s, p.ids, 500, 16, 0), 16);
     for (int i = 500; i < 516; i++) assert_int_equal(p.ids[i], 50 + i % 2);
+}
+
+/* What stands in front of the sequence is proposed as what stands in it, and put behind the sequence's own. */
+static void what_stands_in_front_is_proposed(void **state)
+{
+    (void)state;
+    struct proposals p;
+    struct lf_gram_index x;
+    for (int i = 0; i < 100; i++) p.ids[i] = 1000 + i;
+    for (int i = 100; i < 200; i++) p.ids[i] = i;
+    memcpy(p.ids + 200, p.ids + 40, 3 * sizeof *p.ids);
+    lf_gram_index_init(&x, p.ids, p.grams, 10, p.grams + 1024);
+    lf_speculation_init(&p.s, &x, 100, 16);
+    assert_int_equal(lf_speculation_propose(&p.s, p.ids + 100, 103, 100, 1), 16);
+    for (int i = 0; i < 16; i++) assert_int_equal(p.ids[203 + i], 1043 + i);
 }
 
 static void as_many_as_pay_are_proposed(void **state)
@@ -216,6 +231,59 @@ static void an_answer_may_end_in_what_was_proposed(void **state)
     assert_true(n_async_steps > 0 || n_within > 20);
 }
 
+/* A prediction changes no byte either: of what comes, of the prompt's ids in another order, of an id that never comes.
+ * (Of two ids there are eight grams, each so often that the tries do not reach far: not all is found that could be.) */
+static void predictions_change_no_answer(void **state)
+{
+    struct engine_rig *f = *state;
+    static struct answer off, on;
+    static int32_t prediction[3][LEN];
+    for (int i = 0; i < N_CASES; i++) {
+        int32_t prompt[N_PROMPT];
+        struct lf_gen_params p = case_of(i, prompt, &pair[1]);
+        take(rig_submit(f, &p), &off);
+        for (int k = 0; k < LEN; k++) {
+            prediction[0][k] = k < off.st.n_tokens ? off.tokens[k].id : pair[0];
+            prediction[1][k] = pair[lf_random64(99, (uint64_t)k) % 2];
+            prediction[2][k] = 5 + k % 7;
+        }
+        for (int w = 0; w < 3; w++) {
+            p.prediction = prediction[w];
+            p.n_prediction = w == 2 ? 1 : LEN;
+            p.speculate = w == 0 ? 16 : LF_SPECULATION_AUTO;
+            take(rig_submit(f, &p), &on);
+            check_same(&on, &off);
+            if (n_async_steps == 0 && w == 0) assert_true(on.st.n_accepted >= LEN / 5);
+            if (n_async_steps > 0) assert_int_equal(on.st.n_proposed, 0);
+        }
+        p.speculate = LF_SPECULATION_OFF;
+        take(rig_submit(f, &p), &on);
+        check_same(&on, &off);
+        assert_int_equal(on.st.n_proposed, 0);
+    }
+}
+
+/* All ids of an answer that is nowhere in its prompt are taken from what was predicted, from the second on: the first
+ * comes of the prompt's own step. */
+static void a_prediction_is_found_from_the_answers_first_token_on(void **state)
+{
+    struct engine_rig *f = *state;
+    static struct answer off, on;
+    int32_t prompt[N_PROMPT], prediction[102];
+    rig_prompt(prompt, N_PROMPT, 3);
+    struct lf_gen_params p = rig_params(prompt, N_PROMPT, 102);
+    p.ignore_eos = true;
+    take(rig_submit(f, &p), &off);
+    for (int k = 0; k < 102; k++) prediction[k] = off.tokens[k].id;
+    p.prediction = prediction;
+    p.n_prediction = 102;
+    p.speculate = 16;
+    take(rig_submit(f, &p), &on);
+    check_same(&on, &off);
+    if (n_async_steps == 0) assert_in_range(on.st.n_accepted, 102 - 1 - 102 / 17 - 1, 102);
+    if (n_async_steps == 0) assert_int_equal(on.st.n_accepted, on.st.n_proposed);
+}
+
 /* More at once than a step has rows of logits for, behind each other's prompts, and over again from the cache. */
 static void answers_are_the_same_among_others(void **state)
 {
@@ -325,8 +393,10 @@ static void windows_slide_behind_proposals(void **state)
 static bool index_is_right(const struct lf_request *req)
 {
     const struct lf_gram_index *x = &req->speculation.grams;
+    int n_before =
+        req->params.n_prediction > 0 ? LF_MIN(req->seq.n_prompt, LF_GRAM_MATCH_N) + req->params.n_prediction : 0;
     if (!req->seq.speculation) return true;
-    return x->n == req->seq.n_prompt && x->ids == req->seq.ids &&
+    return x->n == n_before + req->seq.n_prompt && x->ids == req->seq.ids - n_before &&
            x->before == x->latest + ((size_t)1 << x->log2_latest);
 }
 
@@ -366,15 +436,19 @@ static void the_index_is_counted_where_there_is_one(void **state)
     assert_int_equal(lf_grammar_of_regex(&g, LF_STR("a*"), NULL, NULL), LF_OK);
     rig_prompt(prompt, 1030, 1);
     struct lf_gen_params rows[] = {rig_params(prompt, 1030, 3000), rig_params(prompt, 1030, 1),
-                                   rig_params(prompt, 1030, 3000), rig_params(prompt, 1030, 3000)};
+                                   rig_params(prompt, 1030, 3000), rig_params(prompt, 1030, 3000),
+                                   rig_params(prompt, 1030, 3000)};
     rows[2].bad_words = word;
     rows[2].n_bad_words = LF_N_ELEMS(word);
     rows[3].grammar = g;
     rows[3].vocabulary = v;
+    rows[4].prediction = prompt; /* 4 bytes an id and 4 of the index, of 32 more too; latest has entries enough */
+    rows[4].n_prediction = 1000;
     for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
         uint64_t off = bytes_of(f, rows[i], LF_SPECULATION_OFF), on = bytes_of(f, rows[i], LF_SPECULATION_AUTO);
         uint64_t index = 4 * (4096 + 1030 + LF_ANSWER_COUNTED_N), page = 4096;
-        if (i == 0 && n_async_steps == 0)
+        if (i == 4) index += 8 * 1032;
+        if ((i == 0 || i == 4) && n_async_steps == 0)
             assert_in_range(on - off, index - page, index + page);
         else
             assert_int_equal(on, off);
@@ -410,6 +484,32 @@ static void nothing_is_proposed_beside_bad_words(void **state)
     lf_request_put(req);
 }
 
+static void predictions_out_of_range_are_refused(void **state)
+{
+    struct engine_rig *f = *state;
+    static int32_t ids[1 << 16];
+    int32_t prompt[N_PROMPT];
+    struct lf_gen_params p = case_of(0, prompt, NULL);
+    struct lf_request *req = NULL;
+    struct lf_err err;
+    int retry;
+    p.speculate = 1;
+    p.prediction = ids;
+    ids[7] = 0;
+    p.n_prediction = -1;
+    assert_int_equal(lf_engine_submit(f->engine, &p, &req, &retry, &err), LF_INVALID);
+    p.n_prediction = LF_N_ELEMS(ids); /* above any context here */
+    assert_int_equal(lf_engine_submit(f->engine, &p, &req, &retry, &err), LF_INVALID);
+    assert_non_null(strstr(err.message, "a prediction of 65536 tokens passes the context"));
+    p.n_prediction = 8;
+    for (int bad = 0; bad < 2; bad++) {
+        ids[7] = bad ? -1 : FAKE_VOCAB;
+        assert_int_equal(lf_engine_submit(f->engine, &p, &req, &retry, &err), LF_INVALID);
+        assert_non_null(strstr(err.message, "prediction: id"));
+    }
+    assert_null(req);
+}
+
 static void numbers_out_of_range_are_refused(void **state)
 {
     struct engine_rig *f = *state;
@@ -431,6 +531,7 @@ int main(void)
     const struct CMUnitTest rules[] = {
         cmocka_unit_test(what_follows_is_proposed),
         cmocka_unit_test(what_was_just_proposed_goes_on),
+        cmocka_unit_test(what_stands_in_front_is_proposed),
         cmocka_unit_test(as_many_as_pay_are_proposed),
         cmocka_unit_test(what_was_not_tried_is_not_counted),
         cmocka_unit_test(what_came_is_forgotten),
@@ -438,17 +539,13 @@ int main(void)
         cmocka_unit_test(an_answers_part_of_the_plan_has_the_index),
     };
     const struct CMUnitTest tests[] = {
-        CASE(answers_are_the_same_alone),
-        CASE(an_answer_may_end_in_what_was_proposed),
-        CASE(answers_are_the_same_among_others),
-        CASE(what_it_leaves_in_the_cache_is_right),
-        CASE(there_may_be_no_room_for_proposals),
-        CASE(metrics_count_what_was_proposed),
-        CASE(a_request_learns_from_what_came),
-        CASE(the_index_is_counted_where_there_is_one),
-        CASE(nothing_is_proposed_beside_bad_words),
-        CASE(numbers_out_of_range_are_refused),
-        cmocka_unit_test(windows_slide_behind_proposals),
+        CASE(answers_are_the_same_alone),           CASE(an_answer_may_end_in_what_was_proposed),
+        CASE(predictions_change_no_answer),         CASE(a_prediction_is_found_from_the_answers_first_token_on),
+        CASE(answers_are_the_same_among_others),    CASE(what_it_leaves_in_the_cache_is_right),
+        CASE(there_may_be_no_room_for_proposals),   CASE(metrics_count_what_was_proposed),
+        CASE(a_request_learns_from_what_came),      CASE(the_index_is_counted_where_there_is_one),
+        CASE(nothing_is_proposed_beside_bad_words), CASE(predictions_out_of_range_are_refused),
+        CASE(numbers_out_of_range_are_refused),     cmocka_unit_test(windows_slide_behind_proposals),
     };
     int n_failed = cmocka_run_group_tests(rules, NULL, NULL);
     for (n_async_steps = 0; n_async_steps <= LF_ENGINE_ASYNC_STEPS_N; n_async_steps++)

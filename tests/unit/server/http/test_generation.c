@@ -185,20 +185,28 @@ static void who_asks_for_proposed_tokens_is_heard_first(void **state)
     (void)state;
     static const struct {
         int64_t asked;
-        int option, given;
-    } cases[] = {{LF_ABSENT, 8, 8},
-                 {LF_ABSENT, LF_SPECULATION_AUTO, LF_SPECULATION_AUTO},
-                 {LF_SPECULATION_OFF, 8, LF_SPECULATION_OFF},
-                 {LF_SPECULATION_AUTO, LF_SPECULATION_OFF, LF_SPECULATION_AUTO},
-                 {16, 8, 16}};
-    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        int option, given, predicted; /* where the request predicts its answer */
+    } cases[] = {{LF_ABSENT, 8, 8, 8},
+                 {LF_ABSENT, LF_SPECULATION_OFF, LF_SPECULATION_OFF, LF_SPECULATION_AUTO},
+                 {LF_ABSENT, LF_SPECULATION_AUTO, LF_SPECULATION_AUTO, LF_SPECULATION_AUTO},
+                 {LF_SPECULATION_OFF, 8, LF_SPECULATION_OFF, LF_SPECULATION_OFF},
+                 {LF_SPECULATION_AUTO, LF_SPECULATION_OFF, LF_SPECULATION_AUTO, LF_SPECULATION_AUTO},
+                 {16, 8, 16, 16}};
+    static const int32_t ids[] = {1, 2};
+    for (size_t i = 0; i < 2 * LF_N_ELEMS(cases); i++) {
+        int n_predicted = i % 2 ? 2 : 0, given = n_predicted ? cases[i / 2].predicted : cases[i / 2].given;
         puppet_reset(&engine);
         ask_for(&goes_on, 2, "abc");
-        ask.ask.speculate = cases[i].asked;
-        ask.params.speculate = cases[i].option;
+        ask.ask.speculate = cases[i / 2].asked;
+        ask.ask.prediction_ids = n_predicted ? ids : NULL;
+        ask.ask.n_prediction_ids = n_predicted;
+        ask.params.speculate = cases[i / 2].option;
         start();
-        assert_int_equal(submitted(0)->speculate, cases[i].given);
-        assert_int_equal(submitted(1)->speculate, cases[i].given);
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(submitted(k)->speculate, given);
+            assert_int_equal(submitted(k)->n_prediction, n_predicted);
+            assert_ptr_equal(submitted(k)->prediction, n_predicted ? ids : NULL);
+        }
         end();
     }
 }

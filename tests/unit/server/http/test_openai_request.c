@@ -187,6 +187,42 @@ static void tokens_are_proposed_as_a_request_says(void **state)
     }
 }
 
+static void a_prediction_is_a_text_or_parts_of_one(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value, *text; /* NULL: refused … */
+        const char *param;        /* … as this */
+    } cases[] = {
+        {"{\"type\":\"content\",\"content\":\"\\u00e9x\"}", "\xC3\xA9x", NULL},
+        {"{\"type\":\"content\",\"content\":\"\"}", "", NULL},
+        {"{\"type\":\"content\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]}",
+         "a\nb", NULL},
+        {"null", "", NULL},
+        {"{\"type\":\"content\"}", NULL, "prediction.content"},
+        {"{\"type\":\"content\",\"content\":5}", NULL, "prediction.content"},
+        {"{\"type\":\"content\",\"content\":[{\"type\":\"document\",\"name\":\"a\"}]}", NULL, "prediction.content"},
+        {"{\"type\":\"text\",\"content\":\"a\"}", NULL, "prediction"},
+        {"{\"content\":\"a\"}", NULL, "prediction"},
+        {"\"a\"", NULL, "prediction"},
+    };
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        struct lf_ask ask;
+        struct lf_api_err err = {0};
+        char text[160];
+        snprintf(text, sizeof text, "{\"prediction\":%s}", cases[i].value);
+        enum lf_status status = read_as(&ask, LF_ASK_CHAT, text, &err);
+        assert_int_equal(status, cases[i].text ? LF_OK : LF_INVALID);
+        if (cases[i].text) {
+            assert_int_equal(ask.prediction.len, strlen(cases[i].text));
+            assert_memory_equal(ask.prediction.len ? ask.prediction.ptr : "", cases[i].text, ask.prediction.len);
+        } else {
+            assert_string_equal(err.param, cases[i].param);
+        }
+        lf_ask_deinit(&ask);
+    }
+}
+
 static void refusals_name_the_field(void **state)
 {
     (void)state;
@@ -454,6 +490,7 @@ int main(void)
         cmocka_unit_test(a_refusal_says_what_came),
         cmocka_unit_test(values_arrive),
         cmocka_unit_test(tokens_are_proposed_as_a_request_says),
+        cmocka_unit_test(a_prediction_is_a_text_or_parts_of_one),
         cmocka_unit_test(refusals_name_the_field),
         cmocka_unit_test(lists_of_tokens_stay_in_the_request),
         cmocka_unit_test(a_field_without_effect_here_is_refused_unless_it_asks_for_none),
