@@ -196,21 +196,34 @@ const struct lf_option lf_command_options[] = {
      .choices = "auto|completions|chat|responses|messages",
      .fallback = "auto",
      .arg = "API",
-     .help = "the API that is asked; auto: chat with --documents, else completions",
+     .help = "the API that is asked; auto: chat with --documents or --workload, else completions",
      .detail =
          "Only a completion's prompt is of token ids and exactly as long as --lengths says; in the others it is of "
          "so many common words, each about a token, and the template comes on top. The rates are of the tokens "
          "that the server counted. Answers of responses and messages may end before --output-tokens: no ignore_eos.",
      .commands = LOAD,
      .group = LF_GROUP_COMMAND},
+    {.name = "workload",
+     .type = LF_OPTION_CHOICE,
+     .offset = FIELD(workload),
+     .choices = "random|extract|qa|summary|chat",
+     .fallback = "random",
+     .arg = "KIND",
+     .help = "what is asked: passages to copy, a fact, a summary, a conversation; random: words that say nothing",
+     .detail =
+         "All but random are texts of --lengths words in which a sentence now and then says something, with a question "
+         "about it, and answers that the model ends. chat: six questions behind one another about each text, with the "
+         "answers before them. With --documents the questions are about these.",
+     .commands = LOAD,
+     .group = LF_GROUP_COMMAND},
     {.name = "output-tokens",
      .type = LF_OPTION_INT,
      .offset = FIELD(output_tokens),
-     .min = 1,
      .max = 65536,
-     .fallback = "32",
+     .fallback = "0",
      .arg = "N",
-     .help = "tokens to generate per request",
+     .shown = "32; of a workload 64 to 512",
+     .help = "tokens to generate per request; with --workload at most",
      .commands = LOAD,
      .group = LF_GROUP_COMMAND},
     {.name = "rounds",

@@ -113,10 +113,11 @@ struct lf_config {
 
     /* load, health */
     const char *url;
-    int dialect;        /* 0: chat with documents, else completions; else an lf_load_dialect + 1 */
+    int dialect;        /* 0: chat with documents or a workload, else completions; else an lf_load_dialect + 1 */
     const char *levels; /* load --concurrency */
     const char *lengths;
-    int output_tokens;
+    int workload;      /* load: an lf_workload */
+    int output_tokens; /* 0: what the workload has */
     int rounds;
     int shared_prefix;
     int n_documents; /* load --documents; 0: prompts have their text in them */

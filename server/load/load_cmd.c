@@ -34,6 +34,7 @@ struct load {
     bool terminal;
     struct lf_zipf documents; /* which one is asked about; n 0: none are put */
     enum lf_load_dialect dialect;
+    enum lf_workload workload;
     uint64_t seed;    /* --seed, or drawn for this run */
     uint64_t n_tests; /* each with a seed of its own, so that no prompt comes twice */
     char label[64];   /* of the test that is running */
@@ -204,9 +205,10 @@ static enum lf_status run_test(struct load *l, struct test *t, int n_clients, in
     *t = (struct test){.n_clients = n_clients, .n_prompt = n_prompt, .n_requests = n_clients * rounds};
     t->shape = (struct lf_load_shape){
         .dialect = l->dialect,
+        .workload = l->workload,
         .n_prompt = n_prompt,
         .n_shared = LF_MIN(c->shared_prefix, n_prompt),
-        .n_output = c->output_tokens,
+        .n_output = c->output_tokens ? c->output_tokens : lf_workload_output_tokens(l->workload),
         .seed = l->seed + (c->shared_prefix ? 0 : l->n_tests * 1000003u),
         .host = l->url.host,
         .key = l->key,
@@ -430,13 +432,31 @@ static enum lf_status read_schema(struct load *l, struct lf_err *err)
     return status == LF_OK ? LF_OK : lf_fail_within(err, status, "--json-schema: %.200s", l->config->json_schema);
 }
 
-/* What --dialect and --documents say together. */
+static enum lf_status check_workload(const struct load *l, struct lf_err *err)
+{
+    const struct lf_config *c = l->config;
+    if (l->workload == LF_WORKLOAD_RANDOM) return LF_OK;
+    if (l->dialect == LF_LOAD_COMPLETIONS)
+        return lf_fail(err, LF_INVALID,
+                       "--workload: a completion's prompt is of random ids; expected --dialect chat, responses or "
+                       "messages");
+    if (c->shared_prefix) return lf_fail(err, LF_INVALID, "--workload: not together with --shared-prefix");
+    if (c->n_documents && l->workload == LF_WORKLOAD_CHAT)
+        return lf_fail(err, LF_INVALID,
+                       "--workload chat: not together with --documents; each conversation has a text "
+                       "of its own");
+    return LF_OK;
+}
+
+/* What --dialect, --workload and --documents say together. */
 static enum lf_status choose_dialect(struct load *l, struct lf_err *err)
 {
     const struct lf_config *c = l->config;
-    l->dialect = c->dialect       ? (enum lf_load_dialect)(c->dialect - 1)
-                 : c->n_documents ? LF_LOAD_CHAT
-                                  : LF_LOAD_COMPLETIONS;
+    l->workload = (enum lf_workload)c->workload;
+    l->dialect = c->dialect                      ? (enum lf_load_dialect)(c->dialect - 1)
+                 : c->n_documents || l->workload ? LF_LOAD_CHAT
+                                                 : LF_LOAD_COMPLETIONS;
+    LF_TRY(check_workload(l, err));
     if (c->n_documents == 0) return LF_OK;
     if (l->dialect == LF_LOAD_COMPLETIONS)
         return lf_fail(err, LF_INVALID,

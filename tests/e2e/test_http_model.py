@@ -174,6 +174,44 @@ class Model(harness.Case):
                 self.assertEqual(n_prompt, n)
             self.assertTrue(n <= n_prompt < 2 * n + 20, (dialect, n_prompt))  # up to 2 tokens a word in the demo's small vocabulary
 
+    def load(self, *args):
+        return subprocess.run([harness.Program.program, "load", "--url", f"http://127.0.0.1:{self.server.port}", *args],
+                              capture_output=True, text=True, timeout=100 * harness.SLOW)
+
+    def test_load_makes_what_people_do(self):
+        """The answers are the model's own: shorter than what they may have, unless they are cut."""
+        hits = self.server.metric("prefix_cache_hits_total")
+        n_texts = ("--concurrency", "2", "--lengths", "300", "--rounds", "3", "--output-tokens", "40")
+        for workload in ("extract", "qa", "summary", "chat"):
+            for dialect in ("auto", "responses", "messages"):
+                before = [self.server.metric(name) for name in ("prompt_tokens_total", "generation_tokens_total")]
+                r = self.load("--workload", workload, "--dialect", dialect, *n_texts, "--csv", "/dev/stdout")
+                self.assertEqual((r.returncode, r.stderr), (0, ""), (workload, dialect))
+                row, = csv.DictReader(line for line in r.stdout.splitlines() if "," in line)
+                self.assertEqual((row["ok"], row["failed"]), ("6", "0"), r.stdout)
+                n_prompt, n_answer = (self.server.metric(name) - n for name, n in
+                                      zip(("prompt_tokens_total", "generation_tokens_total"), before))
+                self.assertGreater(n_prompt, 6 * 300)
+                self.assertTrue(6 <= n_answer <= 240, (workload, n_answer))
+                if workload == "qa":
+                    self.assertLess(n_answer, 200)
+        self.assertGreater(self.server.metric("prefix_cache_hits_total") - hits, 5 * 300)  # turns behind one another
+
+    def test_load_asks_about_documents_what_people_ask(self):
+        r = self.load("--workload", "extract", "--documents", "2", "--lengths", "300", "--concurrency", "2", "--rounds", "2",
+                      "--output-tokens", "20")
+        self.assertEqual((r.returncode, r.stderr), (0, ""))
+        self.assertIn("hit rate: 100.0%", r.stdout)
+
+    def test_load_refuses_what_does_not_go_together(self):
+        for args, message in ((("--workload", "qa", "--dialect", "completions"), "--workload: a completion's prompt is of random ids"),
+                              (("--workload", "qa", "--shared-prefix", "5"), "--workload: not together with --shared-prefix"),
+                              (("--workload", "chat", "--documents", "2"), "--workload chat: not together with --documents"),
+                              (("--workload", "poem"), "--workload")):
+            r = self.load(*args)
+            self.assertEqual(r.returncode, 2, args)
+            self.assertIn(message, r.stderr)
+
     def test_capacity_and_metrics_agree_when_nothing_runs(self):
         self.assertTrue(harness.wait_until(self.server.idle))
         c = self.server.get("/v1/capacity").json

@@ -97,8 +97,9 @@ complete -c longflash -n '__fish_seen_subcommand_from load' -l url -d 'the serve
 complete -c longflash -n '__fish_seen_subcommand_from health' -l url -d 'the server; no key is needed' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l concurrency -d 'requests at once, a test each' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l lengths -d 'prompt tokens, a test each' -x
-complete -c longflash -n '__fish_seen_subcommand_from load' -l dialect -d 'the API that is asked; auto: chat with --documents, else completions' -x -a 'auto completions chat responses messages'
-complete -c longflash -n '__fish_seen_subcommand_from load' -l output-tokens -d 'tokens to generate per request' -x
+complete -c longflash -n '__fish_seen_subcommand_from load' -l dialect -d 'the API that is asked; auto: chat with --documents or --workload, else completions' -x -a 'auto completions chat responses messages'
+complete -c longflash -n '__fish_seen_subcommand_from load' -l workload -d 'what is asked: passages to copy, a fact, a summary, a conversation; random: words that say nothing' -x -a 'random extract qa summary chat'
+complete -c longflash -n '__fish_seen_subcommand_from load' -l output-tokens -d 'tokens to generate per request; with --workload at most' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l rounds -d 'requests of each client in one test' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l shared-prefix -d 'leading tokens that all prompts share, for the prefix cache to find' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l documents -d 'put N documents of --lengths words, wait until they have been read, and ask about them by name' -x

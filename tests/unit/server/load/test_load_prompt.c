@@ -239,6 +239,119 @@ static void questions_name_a_document_and_differ(void **state)
     lf_zipf_deinit(&zipf);
 }
 
+/* The messages of a request of a workload, their contents one behind another with lines of their roles. */
+static int conversation_of(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index, const char *line)
+{
+    struct lf_buf request;
+    struct lf_json json = {0};
+    lf_buf_init(&request, 1 << 20);
+    lf_load_request(&request, shape, index);
+    parse_body(&json, &request, line);
+    struct lf_json_value root = lf_json_root(&json),
+                         messages = lf_json_get(root, shape->dialect == LF_LOAD_RESPONSES ? "input" : "messages");
+    assert_int_equal(lf_json_type(lf_json_get(root, "ignore_eos")), LF_JSON_NONE); /* the model ends it */
+    lf_buf_clear(out);
+    int n = 0;
+    for (struct lf_json_value it = lf_json_first(messages); lf_json_more(messages, it);
+         it = lf_json_next(messages, it)) {
+        assert_true(lf_json_string_is(lf_json_get(it, "role"), n++ % 2 ? "assistant" : "user"));
+        assert_true(lf_json_string(lf_json_get(it, "content"), out));
+        lf_buf_cstr(out, n % 2 ? "\n< " : "\n> ");
+    }
+    lf_json_deinit(&json);
+    lf_buf_deinit(&request);
+    return n;
+}
+
+/* A turn begins with all of the turn before it, up to the answer; each conversation has a text of its own. */
+static void turns_go_on_from_one_another(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {NULL, "POST /v1/chat/completions ", "POST /v1/responses ",
+                                        "POST /v1/messages "};
+    for (enum lf_load_dialect d = LF_LOAD_CHAT; d <= LF_LOAD_MESSAGES; d++) {
+        struct lf_load_shape shape = {
+            .dialect = d, .workload = LF_WORKLOAD_CHAT, .n_prompt = 500, .n_output = 3, .seed = 5, .host = "h"};
+        struct lf_buf now, before;
+        lf_buf_init(&now, 1 << 20);
+        lf_buf_init(&before, 1 << 20);
+        for (uint64_t i = 0; i < 3 * LF_WORKLOAD_TURNS_N; i++) {
+            uint64_t turn = i % LF_WORKLOAD_TURNS_N;
+            assert_int_equal(conversation_of(&now, &shape, i, paths[d]), 2 * (int)turn + 1);
+            if (turn > 0) assert_memory_equal(now.ptr, before.ptr, before.len);
+            if (turn == 0 && i > 0) assert_memory_not_equal(now.ptr, before.ptr, 100);
+            lf_buf_clear(&before);
+            lf_buf_str(&before, lf_buf_view(&now));
+        }
+        lf_buf_deinit(&now);
+        lf_buf_deinit(&before);
+    }
+}
+
+static void a_workload_is_a_text_and_a_question(void **state)
+{
+    (void)state;
+    static const char *const begins[] = {[LF_WORKLOAD_EXTRACT] = "\n\nCopy the sentences about these, ",
+                                         [LF_WORKLOAD_QA] = "\n\nWhat is the access code for ",
+                                         [LF_WORKLOAD_SUMMARY] = "\n\nSummarize the text in "};
+    struct lf_buf a, b;
+    lf_buf_init(&a, 1 << 20);
+    lf_buf_init(&b, 1 << 20);
+    for (enum lf_workload w = LF_WORKLOAD_EXTRACT; w <= LF_WORKLOAD_SUMMARY; w++) {
+        struct lf_load_shape shape = {
+            .dialect = LF_LOAD_CHAT, .workload = w, .n_prompt = 500, .n_output = 3, .seed = 5, .host = "h"};
+        assert_int_equal(conversation_of(&a, &shape, 0, "POST /v1/chat/completions "), 1);
+        assert_int_equal(conversation_of(&b, &shape, 1, "POST /v1/chat/completions "), 1);
+        assert_non_null(strstr(a.ptr, begins[w]));
+        assert_memory_not_equal(a.ptr, b.ptr, 100); /* a text each */
+    }
+    lf_buf_deinit(&a);
+    lf_buf_deinit(&b);
+}
+
+/* What is asked about stands in the document that is named, whose name is another than that of one of random words. */
+static void a_workloads_documents_have_records(void **state)
+{
+    (void)state;
+    struct lf_zipf zipf;
+    assert_int_equal(lf_zipf_init(&zipf, 3, 1), LF_OK);
+    struct lf_load_shape shape = {.dialect = LF_LOAD_CHAT,
+                                  .workload = LF_WORKLOAD_QA,
+                                  .n_prompt = 400,
+                                  .n_output = 3,
+                                  .seed = 3,
+                                  .document_seed = 17,
+                                  .documents = &zipf,
+                                  .host = "h"};
+    struct lf_buf out, text, question;
+    lf_buf_init(&out, 1 << 20);
+    lf_buf_init(&text, 1 << 20);
+    lf_buf_init(&question, 1 << 20);
+    for (uint64_t i = 0; i < 20; i++) {
+        struct lf_json json = {0};
+        char line[96], record[96];
+        int document = lf_load_document_of(&shape, i);
+        snprintf(line, sizeof line, "PUT /v1/documents/load-records-11-400-%d?wait=true HTTP/1.1\r\n", document);
+        put(&shape, (uint64_t)document, line, &text);
+        lf_buf_clear(&out);
+        lf_buf_clear(&question);
+        lf_load_request(&out, &shape, i);
+        parse_body(&json, &out, "POST /v1/chat/completions HTTP/1.1\r\n");
+        struct lf_json_value message = lf_json_first(lf_json_get(lf_json_root(&json), "messages")),
+                             parts = lf_json_get(message, "content"), first = lf_json_first(parts);
+        snprintf(line, sizeof line, "load-records-11-400-%d", document);
+        assert_true(lf_json_string_is(lf_json_get(first, "name"), line));
+        assert_true(lf_json_string(lf_json_get(lf_json_next(parts, first), "text"), &question));
+        snprintf(record, sizeof record, "The access code for %.*s is ", (int)question.len - 1 - 28, question.ptr + 28);
+        assert_non_null(strstr(text.ptr, record));
+        lf_json_deinit(&json);
+    }
+    lf_buf_deinit(&out);
+    lf_buf_deinit(&text);
+    lf_buf_deinit(&question);
+    lf_zipf_deinit(&zipf);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +361,9 @@ int main(void)
         cmocka_unit_test(texts_are_of_so_many_words),
         cmocka_unit_test(a_documents_name_and_text_follow_from_its_seed_length_and_number),
         cmocka_unit_test(questions_name_a_document_and_differ),
+        cmocka_unit_test(turns_go_on_from_one_another),
+        cmocka_unit_test(a_workload_is_a_text_and_a_question),
+        cmocka_unit_test(a_workloads_documents_have_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
