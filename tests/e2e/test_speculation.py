@@ -163,7 +163,7 @@ class Speculation(harness.Case):
             text, n = reply["choices"][0]["message"]["content"], reply["usage"]["completion_tokens"]
             half = text[:len(text) // 2]
             for what, content in (("itself", text), ("parts", [{"type": "text", "text": text}]), ("changed", half + " Otherwise " + text[len(half):]),
-                                  ("long", text * 500), ("other", FACTS), ("nothing", "")):
+                                  ("long", text * 8), ("other", FACTS), ("nothing", "")):
                 with self.subTest(what=name, predicted=what):
                     got = self.ask(path, body, prediction={"type": "content", "content": content})
                     self.assertEqual(got["choices"], reply["choices"])
@@ -172,6 +172,20 @@ class Speculation(harness.Case):
                         self.assertGreater(n_accepted, n // 2)
                     off = self.ask(path, body, prediction={"type": "content", "content": content}, speculate="off")
                     self.assertEqual((off["choices"], details(off)), (reply["choices"], {}))
+
+    def test_a_prediction_is_no_longer_than_a_context(self):
+        path, body, _ = ASKS["greedy chat"]
+        for content, status in (("hill " * 4000, 200), ("hill " * 200_000, 400)):  # a token a word
+            r = self.server.post(path, {**body, "prediction": {"type": "content", "content": content}})
+            self.assertEqual(r.status, status, r.body[:300])
+        self.assertEqual(r.error["param"], "prediction")
+        self.assertIn("more than 4096 tokens", r.error["message"])
+
+    def test_any_text_may_be_predicted(self):
+        path, body, _ = ASKS["greedy chat"]
+        reply = self.ask(path, body)
+        for content in ("</s>", "<|im_end|>" * 50, "é日本 😀\n\n", "\x01"):
+            self.assertEqual(self.ask(path, body, prediction={"type": "content", "content": content})["choices"], reply["choices"])
 
     def test_without_the_field_the_option_holds(self):
         path, body, _ = ASKS["greedy chat"]

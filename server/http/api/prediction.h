@@ -7,8 +7,8 @@
 /* For a row of any table, as in OpenAI's API: {"type": "content", "content": a text or text parts}. */
 lf_read_fn lf_prediction_read;
 extern const char lf_prediction_type[], lf_prediction_help[];
-/* Fills ask->prediction_ids, in its arena: the text as it would go on in an answer, and of that no more than a context
- * holds. */
+/* Fills ask->prediction_ids, in its arena: the text as it would go on in an answer. 400 where it is longer than a
+ * context. */
 LF_MUST_CHECK enum lf_status lf_prediction_encode(struct lf_ask *ask, const struct lf_prompt_source *source,
                                                   struct lf_api_err *err);
 
