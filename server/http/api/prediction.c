@@ -9,8 +9,7 @@ const char lf_prediction_type[] = "object: `type` `\"content\"`, and `content`, 
 const char lf_prediction_help[] =
     "text that the answer is likely to repeat, a file that is to be edited, no longer than a context: steps try its "
     "tokens as `speculate` says, or as many as pay where neither that nor `--speculate` says anything; the answer is "
-    "the "
-    "same. Of no effect where `speculate` has none";
+    "the same. Of no effect where `speculate` has none";
 
 enum lf_status lf_prediction_read(struct lf_reading *r, const char *name, struct lf_json_value v)
 {
