@@ -54,7 +54,7 @@ static enum lf_status check_params(const struct lf_gen_params *p, int n_vocab, s
     if (p->speculate < LF_SPECULATION_AUTO || p->speculate > LF_SPECULATION_N)
         return lf_fail(err, LF_INVALID, "speculate %d: -1 for as many tokens as pay, or 0 to %d", p->speculate,
                        LF_SPECULATION_N);
-    if (p->n_prediction < 0) return lf_fail(err, LF_INVALID, "a prediction of %d tokens", p->n_prediction);
+    if (p->n_prediction < 0) return lf_fail(err, LF_INVALID, "a prediction of %d tokens: at least 0", p->n_prediction);
     if (p->pin < LF_PIN_NONE || p->pin >= LF_PIN_N || (p->pin && (p->max_tokens != 0 || p->n_prompt_logprobs >= 0)))
         return lf_fail(err, LF_INVALID, "only a prompt alone can be pinned");
     if (p->salt_bytes < 0) return lf_fail(err, LF_INVALID, "a salt of %d bytes", p->salt_bytes);

@@ -70,8 +70,8 @@ static double seconds_for(const struct lf_tokenizer *tok, const char *unit, size
     return best;
 }
 
-/* Four times the text must not take ten times as long, nor a mebibyte anything near the minutes it once took: 64 steps
- * a byte of 20 ns, on a slow processor, are 1.4 s. */
+/* Four times the text must not take ten times as long, nor a mebibyte more than twice what LF_REGEX_STEPS_PER_BYTE take
+ * on a slow processor: 64 steps a byte of 20 ns are 1.4 s. */
 static void check_slope(const char *name, struct lf_tokenizer *tok, const char *unit, enum lf_status want)
 {
     double small = seconds_for(tok, unit, 256 << 10, want), large = seconds_for(tok, unit, 1 << 20, want);
