@@ -99,8 +99,8 @@ template <int D> struct producer {
 
     /* A tile of keys or values to be brought. */
     struct tile {
-        int pages[N_PAGES]; /* rows of the map where K of the pages begins */
-        int n_rows;         /* up to kv_len */
+        int pages[N_PAGES];  /* rows of the map where K of the pages begins */
+        int n_rows[N_PAGES]; /* of each, up to kv_len */
     };
 
     /* Pages before first_page are nobody's to look at, nor are those behind the end: a neighbour's keys lie there in
@@ -115,8 +115,8 @@ template <int D> struct producer {
             int block =
                 table[page < last ? page : last]; /* behind the end the last one again: its values are cleared */
             t.pages[i] = (block * args.block_pages + args.layer * 2 * args.n_kv_heads + kv_head) * PAGE;
+            t.n_rows[i] = min(max(kv_len - page * PAGE, 0), PAGE);
         }
-        t.n_rows = kv_len - tile_idx * KEYS;
         return t;
     }
 
@@ -149,7 +149,7 @@ template <int D> struct producer {
     LF_GPU_MEMBER void bring_values(const tile &t)
     {
         int row_offset = args.n_kv_heads * PAGE;
-        if (t.n_rows < KEYS)
+        if (t.n_rows[N_PAGES - 1] < PAGE)
             bring_tail(t, row_offset);
         else if (lane == 0) {
             wait_empty();
@@ -158,7 +158,8 @@ template <int D> struct producer {
         advance<shape::N_SLOTS>(&ring);
     }
 
-    /* Values whose last rows lie past kv_len: they may be NaN, and P = 0 would not remove them. */
+    /* Values with rows past kv_len: they may be NaN, and P = 0 would not remove them. In every page: the sequence's
+     * last may also stand in for one before the window. */
     LF_GPU_MEMBER void bring_tail(const tile &t, int row_offset)
     {
         wait_empty();
@@ -166,11 +167,13 @@ template <int D> struct producer {
         mbarrier_try_wait_parity(shared_address(&smem.tail), tail_parity);
         tail_parity ^= 1;
         char *slot = smem.slots[ring.slot];
-        int n = (KEYS - t.n_rows) * (ROW_BYTES / 16);
-        for (int c = 0; c < shape::N_CHUNKS; c++) {
-            int4 *rows = (int4 *)(slot + c * shape::CHUNK_BYTES + t.n_rows * ROW_BYTES);
-            for (int i = lane; i < n; i += WARP) rows[i] = make_int4(0, 0, 0, 0);
-        }
+#pragma unroll
+        for (int i = 0; i < N_PAGES; i++)
+            for (int c = 0; c < shape::N_CHUNKS; c++) {
+                int4 *rows = (int4 *)(slot + c * shape::CHUNK_BYTES + (i * PAGE + t.n_rows[i]) * ROW_BYTES);
+                int n = (PAGE - t.n_rows[i]) * (ROW_BYTES / 16);
+                for (int j = lane; j < n; j += WARP) rows[j] = make_int4(0, 0, 0, 0);
+            }
         fence_proxy_async();
         __syncwarp();
         if (lane == 0) mbarrier_arrive(shared_address(&smem.full[ring.slot]));

@@ -8,6 +8,7 @@ A GPU computes in 16 bits, a CPU in what the files have: the bound is of the rel
 the first two logits are closer than that may move them, tokens may differ; they are counted, and judged only where the
 gap is wide. Python's standard library only."""
 import argparse
+import glob
 import json
 import os
 import subprocess
@@ -62,7 +63,9 @@ def main():
     p.add_argument("--only", default="")
     p.add_argument("--bound", type=float, default=0.08)
     a = p.parse_args()
-    names, failed = [n for n in sorted(os.listdir(DATA)) if a.only in n and os.path.isdir(os.path.join(DATA, n))], 0
+    found = glob.glob(os.path.join(DATA, "**", "config.json"), recursive=True)
+    names = [n for n in sorted(os.path.relpath(os.path.dirname(f), DATA) for f in found) if a.only in n]
+    failed = 0
     for name in names:
         try:
             ok, text = judge(a.driver, os.path.join(DATA, name), a.device, a.bound)
