@@ -74,9 +74,13 @@ static uint32_t largest(uint32_t most, const float *x, int n)
     return most;
 }
 
-/* Whether the first of n elements with that magnitude is negative. */
+/* Whether the first of n elements with that magnitude, which is the largest, is negative. */
 static bool is_negative(const float *x, int n, float magnitude)
 {
+    float least = 0, most = 0;
+    for (int i = 0; i < n; i++) least = x[i] < least ? x[i] : least;
+    for (int i = 0; i < n; i++) most = x[i] > most ? x[i] : most;
+    if (least != -magnitude || most != magnitude) return least == -magnitude;
     for (int i = 0; i < n; i++)
         if (fabsf(x[i]) == magnitude) return x[i] < 0;
     return false;

@@ -63,6 +63,23 @@ static float half_step(enum lf_code code, float value, float scale)
     return fabsf(scale) * ldexpf(1, (int)fmaxf(floorf(log2f(fabsf(value / scale))), -6) - 4);
 }
 
+/* -8 stands for an element of the largest magnitude, for the first where two differ in sign alone. */
+static void int4_has_its_ends_where_the_largest_is(void **state)
+{
+    (void)state;
+    static const struct {
+        float row[4], scale;
+    } cases[] = {
+        {{1, 4, -3, 0}, -0.5F}, {{1, -4, 3, 0}, 0.5F}, {{1, 4, -4, 0}, -0.5F}, {{1, -4, 4, 0}, 0.5F}, {{0}, 1}};
+    struct lf_format f = {.dtype = LF_BF16, .code = LF_CODE_I4, .group = 4, .group_rows = 1};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint8_t codes[4];
+        float scale;
+        assert_true(lf_quantize_rows(&f, 1, 4, cases[i].row, codes, &scale));
+        assert_true(scale == cases[i].scale);
+    }
+}
+
 static void check_format(const struct lf_format *f, int n_rows, int n_in)
 {
     static float rows[MOST_ROWS * MOST_IN], back[MOST_ROWS * MOST_IN], scales[MOST_ROWS * MOST_IN];
@@ -160,6 +177,7 @@ static void what_is_not_finite_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(int4_has_its_ends_where_the_largest_is),
         cmocka_unit_test(every_fp8_code_survives_the_round_trip),
         cmocka_unit_test(fp8_rounds_to_nearest_even),
         cmocka_unit_test(four_bit_floats_are_those_of_the_standard),
