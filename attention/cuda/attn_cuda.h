@@ -12,8 +12,9 @@
  *
  * Splits. Keys are cut at fixed positions, whatever a sequence's length. For prefill tokens all splits of a row are of
  * one length, the longer the later its own position: LF_ATTN_PREFILL_SPLITS of them reach from key 0 to the row, in
- * whole LF_ATTN_PREFILL_SPLIT_STEPs and between LF_ATTN_PREFILL_SPLIT_MIN and _MAX; a tile's rows have the same. So a
- * short chunk behind a long cache is work for many multiprocessors, and long prompts do not end more splits than that.
+ * whole LF_ATTN_PREFILL_SPLIT_STEPs and up to LF_ATTN_PREFILL_SPLIT_MAX; before position LF_ATTN_PREFILL_NEAR it is
+ * LF_ATTN_PREFILL_SPLIT_NEAR. A tile's rows have the same. So a short chunk behind a long cache is work for many
+ * multiprocessors, and long prompts do not end more splits than that; to end one costs as much as some 300 keys.
  * For decode tokens splits get longer with their own position, so that short contexts have many and long ones not too
  * many: the greatest power of two that is at most 1 / LF_ATTN_DECODE_SPLIT_SHARE of it, between
  * LF_ATTN_DECODE_SPLIT_MIN and _MAX. These form groups: LF_ATTN_DECODE_GROUP splits of one length, at multiples of
@@ -43,7 +44,8 @@ extern "C" {
 enum {
     LF_ATTN_CUDA_HEAD_DIM = 512, /* at most */
     LF_ATTN_PREFILL_ROWS = 128,  /* query rows of a prefill tile: 128 / G · G are used */
-    LF_ATTN_PREFILL_SPLIT_MIN = 4096,
+    LF_ATTN_PREFILL_NEAR = 32768,
+    LF_ATTN_PREFILL_SPLIT_NEAR = 8192,
     LF_ATTN_PREFILL_SPLIT_MAX = 16384,
     LF_ATTN_PREFILL_SPLIT_STEP = 1024,
     LF_ATTN_PREFILL_SPLITS = 8,

@@ -20,8 +20,9 @@ static int div_up(int a, int b)
 
 int lf_attn_prefill_split(int position)
 {
+    if (position < LF_ATTN_PREFILL_NEAR) return LF_ATTN_PREFILL_SPLIT_NEAR;
     int length = div_up(position + 1, LF_ATTN_PREFILL_SPLITS * LF_ATTN_PREFILL_SPLIT_STEP) * LF_ATTN_PREFILL_SPLIT_STEP;
-    return LF_MIN(LF_MAX(length, LF_ATTN_PREFILL_SPLIT_MIN), LF_ATTN_PREFILL_SPLIT_MAX);
+    return LF_MIN(length, LF_ATTN_PREFILL_SPLIT_MAX);
 }
 
 /* Of the split that a key is in. */
@@ -120,7 +121,7 @@ static void add_seq(struct lf_attn_map *map, const struct lf_kv_seq *seq, int i,
 {
     int lowest = first_key(seq->kv_len - seq->n_tokens, window);
     lowest =
-        lf_attn_split_begin(seq->is_decode ? 0 : LF_ATTN_PREFILL_SPLIT_MIN, lowest); /* nothing before it is read */
+        lf_attn_split_begin(seq->is_decode ? 0 : LF_ATTN_PREFILL_SPLIT_STEP, lowest); /* nothing before it is read */
     int first_block = lowest / LF_KV_BLOCK_TOKENS, n_blocks = div_up(seq->kv_len, LF_KV_BLOCK_TOKENS) - first_block;
     LF_ASSERT(map->n_tables + n_blocks <= map->caps.n_tables);
     map->seqs[i] = (struct lf_attn_cuda_seq){.table = map->n_tables - first_block,
@@ -146,6 +147,7 @@ void lf_attn_map_tables(struct lf_attn_map *map, const struct lf_kv_seq *seqs, i
 static int same_split_length(int position, int end)
 {
     int length = lf_attn_prefill_split(position);
+    if (position < LF_ATTN_PREFILL_NEAR) return LF_MIN(end, LF_ATTN_PREFILL_NEAR) - position;
     if (length == LF_ATTN_PREFILL_SPLIT_MAX) return end - position;
     return LF_MIN(end, LF_ATTN_PREFILL_SPLITS * length) - position;
 }

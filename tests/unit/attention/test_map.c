@@ -172,7 +172,7 @@ static void check_tables(struct fixture *f, int window)
         for (int i = 0; i < f->n_seqs; i++) {
             const struct lf_kv_seq *seq = &f->seqs[i];
             int pos0 = seq->kv_len - seq->n_tokens, lowest = window > 0 ? LF_MAX(pos0 - window + 1, 0) : 0;
-            int split = seq->is_decode ? 0 : LF_ATTN_PREFILL_SPLIT_MIN;
+            int split = seq->is_decode ? 0 : LF_ATTN_PREFILL_SPLIT_STEP;
             int first = lf_attn_split_begin(split, lowest) / LF_KV_BLOCK_TOKENS;
             for (int b = first; b * LF_KV_BLOCK_TOKENS < seq->kv_len; b++) {
                 assert_in_range(map->seqs[i].table + b, 0, map->n_tables - 1);
@@ -364,7 +364,7 @@ static void prompts_across_another_split_length_fit_the_lists(void **state)
     (void)state;
     struct fixture *f = malloc(sizeof *f);
     assert_non_null(f);
-    for (int edge = LF_ATTN_PREFILL_SPLITS * LF_ATTN_PREFILL_SPLIT_MIN; edge < MAX_LEN; edge += 8192) {
+    for (int edge = LF_ATTN_PREFILL_NEAR; edge < MAX_LEN; edge += 8192) {
         fixture_init(f, 2, 2);
         lf_attn_map_deinit(&f->map);
         f->shape.max_tokens = 2 * MAX_SEQS;
@@ -400,18 +400,18 @@ static void last_splits_of_prompts_come_last(void **state)
 static void splits_are_cut_at_fixed_positions(void **state)
 {
     (void)state;
-    assert_int_equal(lf_attn_split_begin(LF_ATTN_PREFILL_SPLIT_MIN, 40000),
-                     40000 / LF_ATTN_PREFILL_SPLIT_MIN * LF_ATTN_PREFILL_SPLIT_MIN);
+    assert_int_equal(lf_attn_split_begin(LF_ATTN_PREFILL_SPLIT_NEAR, 40000),
+                     40000 / LF_ATTN_PREFILL_SPLIT_NEAR * LF_ATTN_PREFILL_SPLIT_NEAR);
     assert_int_equal(lf_attn_split_end(LF_ATTN_PREFILL_SPLIT_MAX, 40000),
                      40000 / LF_ATTN_PREFILL_SPLIT_MAX * LF_ATTN_PREFILL_SPLIT_MAX + LF_ATTN_PREFILL_SPLIT_MAX);
-    for (int last = 0; last < MAX_LEN; last += 97) { /* few splits, and the shortest that do */
+    for (int last = LF_ATTN_PREFILL_NEAR; last < MAX_LEN; last += 97) { /* few splits, and the shortest that do */
         int split = lf_attn_prefill_split(last);
         assert_int_equal(split % LF_ATTN_PREFILL_SPLIT_STEP, 0);
         if (split < LF_ATTN_PREFILL_SPLIT_MAX) assert_true(last < LF_ATTN_PREFILL_SPLITS * split);
-        if (split > LF_ATTN_PREFILL_SPLIT_MIN)
-            assert_true(last >= LF_ATTN_PREFILL_SPLITS * (split - LF_ATTN_PREFILL_SPLIT_STEP));
+        assert_true(last >= LF_ATTN_PREFILL_SPLITS * (split - LF_ATTN_PREFILL_SPLIT_STEP));
     }
-    assert_int_equal(lf_attn_prefill_split(0), LF_ATTN_PREFILL_SPLIT_MIN);
+    assert_int_equal(lf_attn_prefill_split(0), LF_ATTN_PREFILL_SPLIT_NEAR);
+    assert_int_equal(lf_attn_prefill_split(LF_ATTN_PREFILL_NEAR - 1), LF_ATTN_PREFILL_SPLIT_NEAR);
     assert_int_equal(lf_attn_prefill_split(MAX_LEN * 100), LF_ATTN_PREFILL_SPLIT_MAX);
     for (int key = 0; key < 5 * LF_ATTN_DECODE_SPLIT_MAX * LF_ATTN_DECODE_SPLIT_SHARE; key += 97) {
         int begin = lf_attn_split_begin(0, key), end = lf_attn_split_end(0, key);
