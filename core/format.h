@@ -34,6 +34,8 @@ struct lf_format {
     int group;      /* consecutive columns of a row that share a scale, the last group may be short; 0: the whole row */
     int group_rows; /* rows that share it: 1, or more in blocks, the last of which may be short. Plain: 0 */
     bool zeros;     /* of I4: each group has a zero point of its own; else it is LF_I4_ZERO */
+    enum lf_dtype scales; /* coded: a type that every scale is exactly a number of, so that a device may keep it as one;
+                             LF_F32, which any is, where nothing is known. Plain: LF_F32 */
 };
 enum { LF_I4_ZERO = 8, LF_FORMAT_NAME_BYTES = 48 };
 
@@ -46,7 +48,7 @@ struct lf_quant_rows {
 
 static inline struct lf_format lf_format_plain(enum lf_dtype dtype)
 {
-    struct lf_format f = {dtype, LF_CODE_NONE, 0, 0, false};
+    struct lf_format f = {.dtype = dtype};
     return f;
 }
 static inline bool lf_format_is_plain(const struct lf_format *f)
@@ -56,7 +58,7 @@ static inline bool lf_format_is_plain(const struct lf_format *f)
 static inline bool lf_format_equal(const struct lf_format *a, const struct lf_format *b)
 {
     return a->dtype == b->dtype && a->code == b->code && a->group == b->group && a->group_rows == b->group_rows &&
-           a->zeros == b->zeros;
+           a->zeros == b->zeros && a->scales == b->scales;
 }
 /* Columns that share a scale in a matrix of n_in columns. */
 static inline int lf_format_group(const struct lf_format *f, int n_in)

@@ -193,6 +193,14 @@ enum lf_status lf_part_bind(struct lf_part *part, const struct lf_slot *slot, co
     return bind(&b, part, err);
 }
 
+/* A type that holds the scales of a matrix as they are. */
+static enum lf_dtype scales_type(const struct lf_tensor *scales)
+{
+    enum lf_source_type type;
+    if (!lf_source_type_of(scales->dtype_name, &type)) return LF_F32;
+    return type == LF_SOURCE_BF16 ? LF_BF16 : type == LF_SOURCE_F16 ? LF_F16 : LF_F32;
+}
+
 struct lf_format lf_part_format(const struct lf_part *p, const struct lf_slot *slot)
 {
     const struct lf_quantized *m = &p->quantized;
@@ -202,6 +210,7 @@ struct lf_format lf_part_format(const struct lf_part *p, const struct lf_slot *s
     bool is_aligned = m->first % f.group_rows == 0 && p->row_first % f.group_rows == 0;
     bool is_last = p->row_first + p->n_rows == slot->n_out;
     if (!is_in_order || !is_aligned || (p->n_rows % f.group_rows != 0 && !is_last)) f.group_rows = 1;
+    f.scales = scales_type(m->sources[LF_SOURCE_SCALES]);
     /* what core/format.h has no name for: columns in any group, codes of eight bits with zero points, NVFP4 */
     bool has_name = !m->scheme.act_order && (!f.zeros || f.code == LF_CODE_I4) && !m->sources[LF_SOURCE_FACTOR];
     return has_name ? f : lf_format_plain(p->dtype);

@@ -11,7 +11,7 @@ enum { GROUP = 32, TASKS_PER_THREAD = 4 };
 struct lf_format lf_quantize_format(enum lf_code code)
 {
     int group = code == LF_CODE_I8 || code == LF_CODE_I4 ? GROUP : 0;
-    return (struct lf_format){.dtype = LF_BF16, .code = code, .group = group, .group_rows = 1};
+    return (struct lf_format){.dtype = LF_BF16, .code = code, .group = group, .group_rows = 1, .scales = LF_BF16};
 }
 
 /* ---- which ---- */

@@ -84,6 +84,7 @@ static struct lf_format format_in_files(const struct lf_slot *slot, const struct
     struct lf_format format = lf_part_format(p, slot);
     for (int i = 1; i < n; i++) {
         struct lf_format other = lf_part_format(&p[i], slot);
+        if (other.scales != format.scales) other.scales = format.scales = LF_F32;
         if (other.group_rows == 1 || format.group_rows == 1) other.group_rows = format.group_rows = 1;
         if (!lf_format_equal(&other, &format)) return lf_format_plain(p->dtype);
     }

@@ -17,17 +17,23 @@ static bool is_nibbles(enum lf_code code)
     return code == LF_CODE_I4 || code == LF_CODE_E2M1;
 }
 
+static size_t scale_bytes(const struct lf_quant_order *o)
+{
+    return o->code == LF_CODE_E2M1 ? sizeof(uint8_t) : lf_dtype_bytes(o->scales);
+}
+
 struct lf_quant_order lf_quant_order(const struct lf_format *f, int n_in)
 {
     LF_ASSERT(lf_quant_supports(f));
     int group = LF_QUANT_GROUP_MAX;
     while (f->group % group != 0) group /= 2;
     struct lf_quant_order o = {.code = f->code,
+                               .scales = f->code == LF_CODE_E4M3 ? LF_F32 : f->scales,
                                .zeros = f->zeros,
                                .group = group,
                                .n_groups = (n_in + group - 1) / group,
                                .format_group = lf_format_group(f, n_in)};
-    o.zeros_at = LF_PANEL_COLS * (f->code == LF_CODE_E2M1 ? sizeof(uint8_t) : sizeof(float));
+    o.zeros_at = LF_PANEL_COLS * scale_bytes(&o);
     o.codes_at = o.zeros_at + (f->zeros ? LF_PANEL_COLS : 0);
     o.group_bytes = o.codes_at + (size_t)group * LF_PANEL_COLS / (is_nibbles(f->code) ? 2 : 1);
     return o;
@@ -72,10 +78,13 @@ static float power_of(uint8_t e)
 
 static void pack_scale(const struct lf_quant_order *o, char *group, int col, float scale)
 {
-    if (o->code == LF_CODE_E2M1)
-        ((uint8_t *)group)[col] = exponent_of(scale);
-    else
-        memcpy(group + (size_t)col * sizeof scale, &scale, sizeof scale);
+    char *at = group + (size_t)col * scale_bytes(o);
+    if (o->code == LF_CODE_E2M1) {
+        *(uint8_t *)at = exponent_of(scale);
+        return;
+    }
+    lf_from_f32(at, o->scales, &scale, 1);
+    LF_ASSERT(o->scales == LF_F32 || lf_quant_scale_at(o, group, col) == scale); /* nothing is lost */
 }
 
 /* Kernels read the NaNs of E4M3 as ±480: their group's scale is NaN instead. */
@@ -119,8 +128,9 @@ static uint8_t code_at(const struct lf_quant_order *o, const char *group, int k,
 float lf_quant_scale_at(const struct lf_quant_order *o, const char *group, int col)
 {
     float scale;
-    if (o->code == LF_CODE_E2M1) return power_of(((const uint8_t *)group)[col]);
-    memcpy(&scale, group + (size_t)col * sizeof scale, sizeof scale);
+    const char *at = group + (size_t)col * scale_bytes(o);
+    if (o->code == LF_CODE_E2M1) return power_of(*(const uint8_t *)at);
+    lf_to_f32(&scale, at, o->scales, 1);
     return scale;
 }
 

@@ -88,6 +88,15 @@ LF_KERNEL void widen_exponents(const uint8_t *e, float *scales)
     }
 }
 
+LF_KERNEL void widen_scales(enum lf_dtype type, const char *from, float *scales)
+{
+    LF_UNROLL
+    for (int c = 0; c < LF_PANEL_COLS; c += VEC) {
+        const char *at = from + c * 2;
+        vec_store(scales + c, type == LF_F16 ? vec_load_f16(at) : ivec_as_float(ivec_shift_left(ivec_widen16(at), 16)));
+    }
+}
+
 LF_KERNEL struct group open_group(const struct lf_gemm_tile *t, struct kind kind, int group_idx, struct unpacked *to)
 {
     const struct lf_quant_order *o = t->order;
@@ -98,10 +107,14 @@ LF_KERNEL struct group open_group(const struct lf_gemm_tile *t, struct kind kind
                       .n = o->group,
                       .ahead = t->from_memory ? FAR_BYTES : 0};
     for (size_t i = 0; t->from_memory && i < o->codes_at; i += LINE) __builtin_prefetch(at + FAR_BYTES + i, 0, 3);
-    if (kind.code == LF_CODE_E2M1) {
+    if (kind.code != LF_CODE_E2M1 && o->scales == LF_F32) return g;
+    if (kind.code == LF_CODE_E2M1)
         widen_exponents((const uint8_t *)at, to->scales);
-        g.scales = to->scales;
-    }
+    else if (o->scales == LF_F16)
+        widen_scales(LF_F16, at, to->scales);
+    else
+        widen_scales(LF_BF16, at, to->scales);
+    g.scales = to->scales;
     return g;
 }
 

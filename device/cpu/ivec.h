@@ -4,7 +4,7 @@
  *     ivec_load, ivec_store     at an address that is a multiple of the vector
  *     ivec_set, ivec_set8       every lane of 32, of 8 bits
  *     ivec_set_bytes            the four bytes at any address, in every lane
- *     ivec_widen                VEC bytes at any address, each to a lane
+ *     ivec_widen, ivec_widen16  VEC bytes, VEC numbers of 16 bits at any address, each to a lane
  *     ivec_add, _mul, _max      lanes of 32 bits
  *     ivec_shift_left, _right4  the same, of signed numbers
  *     ivec_and                  bit by bit
@@ -62,6 +62,15 @@ LF_KERNEL ivec ivec_widen(const uint8_t *p)
     return _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p));
 #else
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p));
+#endif
+}
+
+LF_KERNEL ivec ivec_widen16(const void *p)
+{
+#if defined(__AVX512BW__)
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256(p));
+#else
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128(p));
 #endif
 }
 

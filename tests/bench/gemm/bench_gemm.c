@@ -121,7 +121,7 @@ static void *make_bf16(const struct gemm *p)
 #define CODED(name, ...)                                                                                               \
     static void *make_##name(const struct gemm *p)                                                                     \
     {                                                                                                                  \
-        return make_coded(p, &(struct lf_format){.dtype = LF_BF16, .group_rows = 1, __VA_ARGS__});                     \
+        return make_coded(p, &(struct lf_format){.dtype = LF_BF16, .group_rows = 1, .scales = LF_BF16, __VA_ARGS__});  \
     }
 CODED(int8_32, .code = LF_CODE_I8, .group = 32)
 CODED(int8_128, .code = LF_CODE_I8, .group = 128)

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "core/dtype.h"
 #include "device/ops.h"
 
 static const enum lf_dtype fixture_dtypes[] = {LF_F32, LF_F16, LF_BF16};
@@ -66,6 +67,16 @@ static inline float *fixture_floats(uint64_t *seed, size_t n, float scale)
     float *out = fixture_alloc(n * sizeof *out);
     for (size_t i = 0; i < n; i++) out[i] = fixture_normal(seed) * scale;
     return out;
+}
+
+/* To numbers of the type that a format's scales have. */
+static inline void fixture_round_scales(const struct lf_format *f, float *scales, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char rounded[sizeof(float)];
+        lf_from_f32(rounded, f->scales, scales + i, 1);
+        lf_to_f32(scales + i, rounded, f->scales, 1);
+    }
 }
 
 /* ---- outputs between canaries ---- */

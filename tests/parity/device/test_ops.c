@@ -53,9 +53,10 @@ static void every_coded_format_has_kernels(void **state)
     }
     /* scales and zero points lie with the codes; columns are filled up to whole groups */
     assert_int_equal(ops->weight_bytes(&fixture_formats[3], 64, 33), 64 * 64 * (1 + 4.0 / 32));
-    assert_int_equal(ops->weight_bytes(&fixture_formats[5], 65, 128), 128 * 2 * (32 + 4 + 1));
+    assert_int_equal(ops->weight_bytes(&fixture_formats[5], 65, 128), 128 * 2 * (32 + 2 + 1));
     assert_int_equal(ops->weight_bytes(&fixture_formats[6], 64, 256), 64 * 2 * (64 + 4));
     assert_int_equal(ops->weight_bytes(&fixture_formats[7], 64, 2880), 64 * 90 * (16 + 1));
+    assert_int_equal(ops->weight_bytes(&fixture_formats[9], 64, 256), 64 * 256 * 4.5 / 8);
 }
 
 static void every_plain_format_has_kernels(void **state)

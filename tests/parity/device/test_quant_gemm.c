@@ -13,14 +13,28 @@ static struct lf_device *dev;
  * signs, so that sums grow); zeros of both. */
 enum fill { RANDOM, EXTREME_HIGH, EXTREME_LOW, EXTREME_MIXED, FILLS_N };
 
+/* Scales of groups, of a row and of blocks; E4M3's stay floats and E2M1's are exponents, whatever the format has. */
+#define FORMAT(type, code_, group_, zeros_, scales_)                                                                   \
+    {                                                                                                                  \
+        .dtype = (type), .code = (code_), .group = (group_), .group_rows = 1, .zeros = (zeros_), .scales = (scales_)   \
+    }
 static const struct lf_format formats[] = {
-    {LF_BF16, LF_CODE_I8, 32, 1, false},   {LF_BF16, LF_CODE_I8, 64, 1, false},
-    {LF_BF16, LF_CODE_I8, 128, 1, false},  {LF_BF16, LF_CODE_I8, 0, 1, false},
-    {LF_BF16, LF_CODE_I8, 96, 1, false},   {LF_BF16, LF_CODE_I4, 32, 1, false},
-    {LF_BF16, LF_CODE_I4, 64, 1, true},    {LF_BF16, LF_CODE_I4, 128, 1, false},
-    {LF_BF16, LF_CODE_I4, 128, 1, true},   {LF_BF16, LF_CODE_I4, 0, 1, true},
-    {LF_BF16, LF_CODE_E2M1, 32, 1, false}, {LF_BF16, LF_CODE_E4M3, 128, 128, false},
-    {LF_BF16, LF_CODE_E4M3, 0, 1, false},  {LF_F16, LF_CODE_I4, 256, 1, true},
+    FORMAT(LF_BF16, LF_CODE_I8, 32, false, LF_F32),
+    FORMAT(LF_BF16, LF_CODE_I8, 32, false, LF_BF16),
+    FORMAT(LF_BF16, LF_CODE_I8, 64, false, LF_F16),
+    FORMAT(LF_BF16, LF_CODE_I8, 128, false, LF_BF16),
+    FORMAT(LF_BF16, LF_CODE_I8, 0, false, LF_F32),
+    FORMAT(LF_BF16, LF_CODE_I8, 96, false, LF_BF16),
+    FORMAT(LF_BF16, LF_CODE_I4, 32, false, LF_BF16),
+    FORMAT(LF_BF16, LF_CODE_I4, 32, false, LF_F32),
+    FORMAT(LF_BF16, LF_CODE_I4, 64, true, LF_F16),
+    FORMAT(LF_BF16, LF_CODE_I4, 128, false, LF_F16),
+    FORMAT(LF_BF16, LF_CODE_I4, 128, true, LF_BF16),
+    FORMAT(LF_BF16, LF_CODE_I4, 0, true, LF_F32),
+    FORMAT(LF_BF16, LF_CODE_E2M1, 32, false, LF_F32),
+    {.dtype = LF_BF16, .code = LF_CODE_E4M3, .group = 128, .group_rows = 128, .scales = LF_BF16},
+    FORMAT(LF_BF16, LF_CODE_E4M3, 0, false, LF_F32),
+    FORMAT(LF_F16, LF_CODE_I4, 256, true, LF_F16),
 };
 
 struct coded {
@@ -54,6 +68,7 @@ static struct coded make_coded(uint64_t *seed, const struct lf_format *f, int n_
         c.zeros[i] = (uint8_t)(fill == EXTREME_HIGH ? 0 : fill == EXTREME_LOW ? 16 : fixture_between(seed, 0, 16));
         if (f->code == LF_CODE_E2M1) c.scales[i] = ldexpf(1.0f, fixture_between(seed, -12, 3));
     }
+    fixture_round_scales(f, c.scales, n_groups);
     if (f->code == LF_CODE_E2M1) c.scales[0] = 0x1p-127f, c.scales[n_groups - 1] = 0x1p100f;
     struct lf_quant_rows rows = {c.codes, c.scales, f->zeros ? c.zeros : NULL};
     lf_dequantize_rows(f, n_out, n_in, &rows, c.values);
@@ -338,7 +353,7 @@ static void tokens_of_nan_stay_alone(void **state)
 static void weights_of_nan_are_not_taken_for_numbers(void **state)
 {
     (void)state;
-    static const struct lf_format f = {LF_BF16, LF_CODE_E4M3, 128, 128, false};
+    static const struct lf_format f = {.dtype = LF_BF16, .code = LF_CODE_E4M3, .group = 128, .group_rows = 128};
     for (int bad = 0x7f; bad <= 0xff; bad += 0x80) {
         uint8_t codes[3 * 200];
         float scales[3 * 2] = {1, 1, 1, 1, 1, 1}, x[200], acc[LF_PANEL_COLS] __attribute__((aligned(64)));

@@ -6,17 +6,18 @@
 #include "device/cpu/gemm_quant.h"
 #include "tests/parity/device/ops_fixture.h"
 
-enum { FIXTURE_FORMATS_N = 9 };
+enum { FIXTURE_FORMATS_N = 10 };
 static const struct lf_format fixture_formats[FIXTURE_FORMATS_N] = {
     {.dtype = LF_F32},
     {.dtype = LF_F16},
     {.dtype = LF_BF16},
     {.dtype = LF_BF16, .code = LF_CODE_I8, .group = 32, .group_rows = 1},
     {.dtype = LF_BF16, .code = LF_CODE_I8, .group_rows = 1},
-    {.dtype = LF_BF16, .code = LF_CODE_I4, .group = 64, .group_rows = 1, .zeros = true},
+    {.dtype = LF_BF16, .code = LF_CODE_I4, .group = 64, .group_rows = 1, .zeros = true, .scales = LF_F16},
     {.dtype = LF_BF16, .code = LF_CODE_I4, .group = 128, .group_rows = 1},
     {.dtype = LF_BF16, .code = LF_CODE_E2M1, .group = 32, .group_rows = 1},
-    {.dtype = LF_BF16, .code = LF_CODE_E4M3, .group = 128, .group_rows = 128}};
+    {.dtype = LF_BF16, .code = LF_CODE_E4M3, .group = 128, .group_rows = 128},
+    {.dtype = LF_BF16, .code = LF_CODE_I4, .group = 32, .group_rows = 1, .scales = LF_BF16}};
 
 /* A packed matrix whose last byte is followed by an unmapped page, and its values widened to float. */
 struct fixture_weight {
@@ -63,6 +64,7 @@ static inline void fixture_pack_coded(struct lf_device *dev, uint64_t *seed, str
         zeros[i] = (uint8_t)fixture_between(seed, 0, 16);
         if (f->code == LF_CODE_E2M1) scales[i] = ldexpf(1.0f, fixture_between(seed, -9, 0));
     }
+    fixture_round_scales(f, scales, n_groups);
     struct lf_quant_rows all = {codes, scales, f->zeros ? zeros : NULL}, last = all;
     lf_dequantize_rows(f, fw->w.n_out, fw->w.n_in, &all, fw->values);
     int cut = fixture_between(seed, 0, fw->w.n_out);

@@ -43,14 +43,15 @@ static void formats_differ_by_each_member(void **state)
 {
     (void)state;
     const struct lf_format f = {.dtype = LF_BF16, .code = LF_CODE_I4, .group = 64, .group_rows = 1};
-    struct lf_format others[] = {f, f, f, f, f};
+    struct lf_format others[] = {f, f, f, f, f, f};
     others[0].dtype = LF_F16;
     others[1].code = LF_CODE_E2M1;
     others[2].group = 32;
     others[3].group_rows = 2;
     others[4].zeros = true;
+    others[5].scales = LF_BF16;
     assert_true(lf_format_equal(&f, &f));
-    for (int i = 0; i < 5; i++) assert_false(lf_format_equal(&f, &others[i]));
+    for (int i = 0; i < 6; i++) assert_false(lf_format_equal(&f, &others[i]));
     struct lf_format plain = lf_format_plain(LF_F32);
     assert_true(lf_format_is_plain(&plain));
     assert_false(lf_format_is_plain(&f));

@@ -37,7 +37,11 @@ static void rows_are_expanded_as_the_reference_does_it(void **state)
             for (int w = 0; w < 6; w++)
                 for (int zeros = 0; zeros < (codes[c] == LF_CODE_I4 ? 2 : 1); zeros++)
                     for (int t = 0; t < 3; t++) {
-                        struct lf_format f = {(enum lf_dtype)t, codes[c], groups[g], 1, zeros == 1};
+                        struct lf_format f = {.dtype = (enum lf_dtype)t,
+                                              .code = codes[c],
+                                              .group = groups[g],
+                                              .group_rows = 1,
+                                              .zeros = zeros == 1};
                         check(f, widths[w], (uint64_t)(c * 1000 + g * 100 + w * 10 + t));
                     }
 }
@@ -48,7 +52,7 @@ static void codes_of_eight_bits_have_zero_points_too(void **state)
     (void)state;
     const uint8_t codes[] = {0, 127, 128, 255}, zeros[] = {(uint8_t)-3, 100};
     const float scales[] = {0.5f, 2}, want[] = {1.5f, 65, -456, -202};
-    const struct lf_format f = {LF_F32, LF_CODE_I8, 2, 1, true};
+    const struct lf_format f = {.dtype = LF_F32, .code = LF_CODE_I8, .group = 2, .group_rows = 1, .zeros = true};
     const struct lf_quant_rows rows = {codes, scales, zeros};
     float out[4], wide[4];
     lf_expand_rows(&f, 1, 4, &rows, out, wide);
