@@ -44,7 +44,7 @@ static int n_agree_at(const struct lf_gram_index *x, int p)
     return n;
 }
 
-int lf_gram_index_find(const struct lf_gram_index *x, int *n_agree)
+int lf_gram_index_find(const struct lf_gram_index *x)
 {
     int best = 0, n_best = LF_GRAM_N - 1;
     uint32_t p = x->n >= LF_GRAM_N ? x->before[x->n - 1] : 0;
@@ -54,6 +54,5 @@ int lf_gram_index_find(const struct lf_gram_index *x, int *n_agree)
         best = (int)p;
         n_best = n;
     }
-    *n_agree = best > 0 ? n_best : 0;
     return best;
 }

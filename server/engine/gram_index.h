@@ -34,7 +34,7 @@ void lf_gram_index_init(struct lf_gram_index *x, const int32_t *ids, uint32_t *l
 /* ids[0, n) are known; n never falls. */
 void lf_gram_index_extend(struct lf_gram_index *x, int n);
 /* A position p, LF_GRAM_N <= p < x->n, before which the tokens agree with the last ones: the longest that was found,
- * the latest among equals. Its length into *n_agree, at most LF_GRAM_MATCH_N. 0: there is none. */
-int lf_gram_index_find(const struct lf_gram_index *x, int *n_agree);
+ * the latest among equals. 0: there is none. */
+int lf_gram_index_find(const struct lf_gram_index *x);
 
 #endif

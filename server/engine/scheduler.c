@@ -104,11 +104,11 @@ static double proposal_ns(const struct lf_sched *s, const struct lf_sched_item *
     return lf_cost_prefill_ns(&s->cost, item->first + 1, 1, 1);
 }
 
-static void propose(struct lf_sched *s, struct lf_sched_step *step, struct lf_sched_item *item, int room, double price)
+/* Entries of tables need not be taken: those of windows are those of the item's own token (proposal_room). */
+static void propose(struct lf_sched_step *step, struct lf_sched_item *item, int room, double price)
 {
     struct lf_sched_seq *seq = item->seq;
     int n = lf_speculation_propose(seq->speculation, seq->ids, seq->n_ids, room, price);
-    lf_tables_cover(s, seq, seq->n_done + 1 + n);
     lf_load_add_prefill(&step->load, item->first + 1, n, n);
     item->n_proposed = n;
     item->n_tokens += n;
@@ -130,7 +130,7 @@ static void plan_proposals(struct lf_sched *s, struct lf_sched_step *step)
         int room = proposal_room(s, step, item);
         if (step->n_items > 1) room = (int)LF_MIN(room, left_ns / each_ns);
         if (room < 1) continue;
-        propose(s, step, item, room, each_ns * step->n_items / ns);
+        propose(step, item, room, each_ns * step->n_items / ns);
         left_ns -= each_ns * item->n_proposed;
     }
 }
@@ -451,7 +451,6 @@ void lf_sched_accepted(struct lf_sched *s, struct lf_sched_seq *seq)
     seq->n_done++;
     s->n_accepted++;
     lf_tables_enter(s, seq);
-    lf_tables_slide(s, seq);
 }
 
 /* A step's time belongs to prefill and decode in the proportion that was predicted for their parts. */

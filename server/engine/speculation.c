@@ -33,12 +33,11 @@ static int n_worth(struct lf_speculation *s, int n_room, double price)
 
 int lf_speculation_propose(struct lf_speculation *s, int32_t *ids, int n_ids, int n_room, double price)
 {
-    int n_agree;
     LF_ASSERT(ids == s->grams.ids + s->n_before);
     s->n_right *= 1 - FORGET;
     s->n_wrong *= 1 - FORGET;
     lf_gram_index_extend(&s->grams, s->n_before + n_ids);
-    int from = lf_gram_index_find(&s->grams, &n_agree), n = from > 0 ? n_worth(s, n_room, price) : 0;
+    int from = lf_gram_index_find(&s->grams), n = from > 0 ? n_worth(s, n_room, price) : 0;
     /* What was found may end where the sequence does: then it goes on with what has just been proposed. */
     for (int i = 0; i < n; i++) ids[n_ids + i] = s->grams.ids[from + i];
     return n;
