@@ -1,6 +1,5 @@
 #include "model/sample_device.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "core/check.h"
@@ -69,12 +68,6 @@ static void begin_counts(const struct lf_sample_device *s, const struct lf_batch
     lf_device_ops(s->dev)->sample_counts(s->dev, &p);
 }
 
-static bool has_penalties(const struct lf_sampling *p)
-{
-    return p->repetition_penalty < 1.0f || p->repetition_penalty > 1.0f || fabsf(p->presence_penalty) > 0 ||
-           fabsf(p->frequency_penalty) > 0;
-}
-
 static struct lf_sample_row row_of_given(const struct lf_batch_out *o)
 {
     return (struct lf_sample_row){.top_p = 1,
@@ -97,7 +90,7 @@ static struct lf_sample_row row_of_sample(const struct lf_batch_out *o)
                                   .frequency_penalty = p->frequency_penalty,
                                   .top_k = p->top_k,
                                   .n_logprobs = p->n_logprobs,
-                                  .slot = has_penalties(p) ? o->slot : -1,
+                                  .slot = lf_sampling_has_penalties(p) ? o->slot : -1,
                                   .mask = -1,
                                   .given = -1,
                                   .seed = p->seed,

@@ -15,7 +15,7 @@ void lf_batch_build(struct lf_batch *out, const struct lf_batch_arrays *arrays, 
                                              .first_token = n_tokens,
                                              .n_tokens = item->n_tokens,
                                              .kv_len = seq->n_done + item->n_tokens,
-                                             .is_decode = seq->n_done >= seq->n_prompt && item->n_tokens == 1};
+                                             .is_decode = !lf_sched_in_prefill(seq)};
         if (arrays->states) {
             arrays->states[i] = item->state;
             arrays->states[i].first_token = n_tokens;

@@ -10,7 +10,7 @@
  *     launch     the next step is planned, built and given to the device. Where it draws under a grammar, its forward
  *                pass alone: then the step before it is read, masks are computed while the device works (masks.h), and
  *                the sampling is given to it
- *     read       once more steps are in flight than the device may have (asynchronous scheduling): waits for the
+ *     read       before the launch where what it may propose is worth the wait (speculation.h); else once more steps are in flight than the device may have (asynchronous scheduling): waits for the
  *                oldest, books its tokens, ends requests (output.c), learns how long it took
  *     publish    everything that changed, under one lock; then each request's notify, once
  *
@@ -183,6 +183,7 @@ static void read_step(struct lf_engine *e)
 {
     struct lf_flight *f = flight_at(e, 0);
     if (!device_works(e, e->backend.wait(e->backend.ctx, e->results))) return;
+    e->idle_ns = lf_clock_ns();
     lf_engine_read(e, &f->step, lf_clock_ns());
     int64_t now_ns = lf_clock_ns();
     lf_sched_learn(&e->sched, &f->step, now_ns - LF_MAX(f->launched_ns, e->last_read_ns));
@@ -224,11 +225,26 @@ static bool launch(struct lf_engine *e)
     return true;
 }
 
+/* Where the next step depends on what becomes of those on their way, they are read before it is planned. */
+static bool read_ahead(struct lf_engine *e)
+{
+    if (e->n_flights == 0) return false;
+    if (flight_at(e, e->n_flights - 1)->step.n_proposed == 0 && !lf_sched_waits(&e->sched)) return false;
+    while (e->n_flights > 0 && !e->failed) read_step(e);
+    return true;
+}
+
 static void step(struct lf_engine *e)
 {
+    bool waited = read_ahead(e);
+    if (e->failed) return;
     bool launched = e->sched.n_running > 0 && launch(e);
-    if (e->n_flights > (launched ? e->backend.n_async_steps : 0)) read_step(e);
-    e->stalled = !launched && e->n_flights == 0;
+    if (waited && launched) lf_sched_waited(&e->sched, lf_clock_ns() - e->idle_ns);
+    if (e->n_flights > (launched ? e->backend.n_async_steps : 0)) {
+        read_step(e);
+        waited = true;
+    }
+    e->stalled = !launched && !waited && e->n_flights == 0;
 }
 
 static enum lf_mailbox_work work_left(const struct lf_engine *e)
@@ -483,7 +499,8 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                         .tenants = e->tenants,
                                         .n_tenants = n_tenants(opts),
                                         .held_epochs = e->held_epochs,
-                                        .proposes = backend->n_async_steps == 0};
+                                        .proposes = true,
+                                        .proposal_tokens = opts->proposal_tokens};
     lf_sched_init(&e->sched, &sched);
     const struct lf_mailbox_limits limits = {.queue_n = opts->queue_n,
                                              .queue_tokens = e->opts.queue_tokens,

@@ -32,6 +32,7 @@ struct lf_engine {
     struct lf_flight flights[LF_ENGINE_ASYNC_STEPS_N + 1]; /* a ring: the oldest is flights[first_flight] */
     int first_flight, n_flights;
     int64_t last_read_ns;
+    int64_t idle_ns; /* when the step read last was seen to have ended */
     uint64_t n_steps_read;
     bool stalled; /* all that runs or waits needs what is on its way from or to the disk */
     struct lf_tiers tiers;

@@ -5,6 +5,7 @@
  *
  *     lf_sched_submit          a sequence joins the queue
  *     lf_sched_admit …         until NULL: those that may start get all the blocks they will ever need
+ *     lf_sched_waits           whether the step before it is to be read first
  *     lf_sched_plan_step       what the next step does; the caller starts it
  *     lf_sched_launched        the step has been started: its tokens count as computed, its samples are placeholders
  *     lf_sched_sampled …       the step has ended: each placeholder's id is known; of what was proposed
@@ -47,8 +48,11 @@
  * sequence that turns out to have ended with a step has a token too many in the step behind it; nobody reads what comes
  * of it, and its blocks are free at once: what is written to them later is written later on the device too.
  *
- * Proposed tokens (speculation.h). Where each step is read before the next is planned, a decode may carry tokens that
- * are likely to come, in ids behind those that are known, with a row of logits each. They are nobody's until they have
+ * Proposed tokens (speculation.h). Where no id is on its way, a decode may carry tokens that are likely to come, in ids
+ * behind those that are known, with a row of logits each; such a step is read before the next is planned, for how many
+ * of them came decides where its sequences go on. With asynchronous scheduling both cost a wait: lf_sched_waits weighs
+ * what it costs (lf_sched_waited) against what is expected to come of it, and where it does not pay, or there is nothing
+ * to propose, steps follow each other as they do without. Proposed tokens are nobody's until they have
  * been drawn: only the first token of such an item counts as computed when it is launched, and it has no placeholder;
  * an id is appended as it is drawn, and what was computed for it counts once it is seen to be what was proposed. Where
  * more than one decodes, all that is proposed is predicted to make the step a quarter longer at most.
@@ -99,7 +103,8 @@ struct lf_sched_opts {
     int n_tenants;
     uint32_t *held_epochs; /* [pool->n_blocks] borrowed, zeros at first; see held_epoch below */
     struct lf_restore_source below;
-    bool proposes; /* each step is read before the next is planned, so seq->speculation may be asked */
+    bool proposes; /* seq->speculation may be asked: a step with proposals is read before the next is planned */
+    int proposal_tokens; /* of a step with proposals, at most; 0: chunk */
 };
 
 /* One sequence of a step: tokens [seq->n_done, seq->n_done + n_tokens), the last n_proposed of which may not be its
@@ -147,6 +152,7 @@ struct lf_sched {
     uint32_t held_epoch; /* rises with each count of a tenant's blocks; held_epochs[b] == held_epoch: b was counted */
     int64_t n_held;      /* how many were */
     int n_accepted;      /* of what the step planned last proposed */
+    double wait_ns;      /* what a device idles where a step is read before the next is launched; 0: it does anyway */
     /* Measured, decaying: tokens and the ns they took. */
     double prefill_tokens, prefill_ns, decode_tokens, decode_ns;
 };
@@ -158,6 +164,11 @@ int64_t lf_sched_n_blocks(int n_prompt, int max_tokens);
 void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns);
 /* Starts the next sequence that may; NULL when none may. */
 struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns);
+/* Whether to wait for the ids that are on their way before the next step is planned: what is likely to be proposed then
+ * is worth it. */
+bool lf_sched_waits(struct lf_sched *s);
+/* Between a step that was waited for and the next the device idled so long. */
+void lf_sched_waited(struct lf_sched *s, int64_t took_ns);
 /* Plans a step, which is launched then, or is the last one; step->n_items is 0 only if nothing runs, or what runs waits
  * for steps that have not ended or for blocks that are being restored. */
 void lf_sched_plan_step(struct lf_sched *s, struct lf_sched_step *step);

@@ -1,6 +1,8 @@
 /* See speculation.h. */
 #include "server/engine/speculation.h"
 
+#include <math.h>
+
 #include "core/check.h"
 
 /* What is known at first counts as GUESS_N tokens of which GUESS were right. A step makes all that was seen count for
@@ -19,25 +21,59 @@ void lf_speculation_init(struct lf_speculation *s, const struct lf_gram_index *g
  * corrected, and it is a fit to steps that may say little about it. */
 enum { ASK_N = 64 };
 
-/* How many of a proposal pay. */
-static int n_worth(struct lf_speculation *s, int n_room, double price)
+static double p_of(const struct lf_speculation *s)
 {
-    double p = (s->n_right + GUESS * GUESS_N) / (s->n_right + s->n_wrong + GUESS_N), gain = p;
+    return (s->n_right + GUESS * GUESS_N) / (s->n_right + s->n_wrong + GUESS_N);
+}
+
+/* How many of a proposal pay, or are to be asked. */
+static int n_worth(const struct lf_speculation *s, int n_room, double price)
+{
+    double p = p_of(s), gain = p;
     int n = 0;
     if (s->n_most != LF_SPECULATION_AUTO) return s->n_most < n_room ? s->n_most : n_room;
     for (; n < n_room && n < LF_SPECULATION_N && gain > price; n++) gain *= p;
-    if (n == 0 && n_room > 0 && ++s->n_declined >= ASK_N) n = 1;
-    if (n > 0) s->n_declined = 0;
-    return n;
+    return n == 0 && n_room > 0 && s->n_declined + 1 >= ASK_N ? 1 : n;
+}
+
+/* Where the sequence has been before; 0: nowhere. */
+static int find(struct lf_speculation *s, const int32_t *ids, int n_ids)
+{
+    LF_ASSERT(ids == s->grams.ids + s->n_before);
+    lf_gram_index_extend(&s->grams, s->n_before + n_ids);
+    return lf_gram_index_find(&s->grams);
+}
+
+static void forget(struct lf_speculation *s)
+{
+    s->n_right *= 1 - FORGET;
+    s->n_wrong *= 1 - FORGET;
+}
+
+double lf_speculation_gain(struct lf_speculation *s, const int32_t *ids, int n_ids, int n_room, double price)
+{
+    s->is_found = n_room > 0 && find(s, ids, n_ids) > 0;
+    int n = s->is_found ? n_worth(s, n_room, price) : 0;
+    double p = p_of(s), right = p, gain = 0;
+    if (n > 0 && (s->n_most != LF_SPECULATION_AUTO || s->n_declined + 1 >= ASK_N)) return HUGE_VAL;
+    for (int i = 0; i < n; i++, right *= p) gain += right - price;
+    return gain;
+}
+
+void lf_speculation_pass(struct lf_speculation *s)
+{
+    forget(s);
+    s->n_declined += s->is_found;
 }
 
 int lf_speculation_propose(struct lf_speculation *s, int32_t *ids, int n_ids, int n_room, double price)
 {
-    LF_ASSERT(ids == s->grams.ids + s->n_before);
-    s->n_right *= 1 - FORGET;
-    s->n_wrong *= 1 - FORGET;
-    lf_gram_index_extend(&s->grams, s->n_before + n_ids);
-    int from = lf_gram_index_find(&s->grams), n = from > 0 ? n_worth(s, n_room, price) : 0;
+    forget(s);
+    int from = find(s, ids, n_ids), n = from > 0 ? n_worth(s, n_room, price) : 0;
+    if (n > 0)
+        s->n_declined = 0;
+    else if (from > 0 && n_room > 0)
+        s->n_declined++;
     /* What was found may end where the sequence does: then it goes on with what has just been proposed. */
     for (int i = 0; i < n; i++) ids[n_ids + i] = s->grams.ids[from + i];
     return n;

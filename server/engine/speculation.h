@@ -18,9 +18,16 @@
  * while p^j > price. With nothing known p is GUESS (speculation.c); what was seen is forgotten a little with every
  * token, so that a sequence for which it did not pay asks again now and then, with one token.
  *
+ * What proposing costs whatever is proposed. Where a step is launched before the one before it has been read, what is
+ * proposed has to wait for that one's ids, and the next step for what becomes of it: so often a device idles. Such a
+ * wait is the step's, so it is weighed against what all of its sequences gain by it (lf_speculation_gain), before it is
+ * waited, by the ids that are known until then: a place that was found goes on for some tokens, mostly.
+ *
  * Pure; no clock, no allocation. One thread at a time. */
 #ifndef LF_SERVER_ENGINE_SPECULATION_H
 #define LF_SERVER_ENGINE_SPECULATION_H
+
+#include <stdbool.h>
 
 #include "server/engine/gram_index.h"
 
@@ -36,10 +43,16 @@ struct lf_speculation {
     int n_most;              /* LF_SPECULATION_AUTO, or always as many as this where there is a place */
     double n_right, n_wrong; /* decayed: proposed tokens that came, and that did not */
     int n_declined;          /* places found of late of which nothing seemed to pay */
+    bool is_found;           /* lf_speculation_gain found a place when it was asked last */
 };
 
 /* The sequence begins behind the index's first n_before tokens. */
 void lf_speculation_init(struct lf_speculation *s, const struct lf_gram_index *grams, int n_before, int n_most);
+/* Tokens that what would be proposed behind the first n_ids is expected to bring, less what its own cost is worth: 0
+ * where nothing is proposed, HUGE_VAL where it is to be whatever it costs. */
+double lf_speculation_gain(struct lf_speculation *s, const int32_t *ids, int n_ids, int n_room, double price);
+/* A step brings a token with nothing proposed beside it, behind such a look. */
+void lf_speculation_pass(struct lf_speculation *s);
 /* ids [n_ids + n_room], the sequence, in the index's memory: what is proposed is put behind the first n_ids, which are
  * known; returns how many, at most n_room. price: see above. */
 int lf_speculation_propose(struct lf_speculation *s, int32_t *ids, int n_ids, int n_room, double price);

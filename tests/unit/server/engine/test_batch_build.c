@@ -67,7 +67,7 @@ static void what_is_proposed_makes_a_chunk(void **state)
     struct lf_batch batch;
     lf_batch_build(&batch, &arrays, &step);
     const int32_t expected_ids[6] = {4, 26, 47, 48, 49, 50}, expected_out[5] = {1, 2, 3, 4, 5};
-    const bool is_decode[3] = {false, true, false};
+    const bool is_decode[3] = {false, true, true};
     const int kv_lens[3] = {5, 7, 11};
     assert_memory_equal(batch.ids, expected_ids, sizeof(expected_ids));
     assert_memory_equal(batch.logits_idx, expected_out, sizeof(expected_out));
