@@ -12,7 +12,7 @@ struct lf_attn_schedule {
     int n_seqs;
     int n_tokens;
     struct lf_attn_kind kind;
-    bool records; /* lf_attn_record's */
+    int records; /* lf_attn_record's n_each; 0: it has sequences */
 };
 
 struct lf_attn_backend {

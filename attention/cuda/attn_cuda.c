@@ -175,12 +175,13 @@ static void schedule(struct lf_attn *attn, int schedule_idx)
     lf_attn_map_build(&a->map, p->seqs, p->n_seqs, p->kind.window);
     a->counts[schedule_idx] = map->counts;
     a->n_combine_prefill[schedule_idx] = map->n_combine_prefill;
-    a->decode_rows[schedule_idx] = map->n_heads / map->n_kv_heads;
+    int group = map->n_heads / map->n_kv_heads;
+    a->decode_rows[schedule_idx] = LF_MAX(group, LF_MIN(group * p->records, LF_ATTN_DECODE_ROWS));
     for (int i = 0; i < map->counts.n_decode; i++)
         a->decode_rows[schedule_idx] = LF_MAX(a->decode_rows[schedule_idx], map->decode[i].n_rows);
     upload(a, schedule_idx, l->counts, &map->counts, 1, sizeof map->counts);
     upload(a, schedule_idx, l->seqs, map->seqs, map->counts.n_seqs, sizeof *map->seqs);
-    for (int i = 0; i < p->kind.n_groups && !p->records; i++) {
+    for (int i = 0; i < p->kind.n_groups && p->records == 0; i++) {
         lf_attn_map_tables(&a->map, p->seqs, p->kind.first_group + i);
         upload(a, schedule_idx, l->tables + (uint64_t)i * l->group_tables * sizeof *map->tables, map->tables,
                map->n_tables, sizeof *map->tables);
@@ -232,9 +233,9 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int schedule_
         .partial_ml = (float *)(void *)(a->workspace + l->partial_ml),
         .scratch = (float *)(void *)(a->workspace + l->scratch),
         .max_prefill = n->n_prefill,
-        .max_decode = made->records ? a->map.caps.n_decode : n->n_decode,
+        .max_decode = made->records > 0 ? a->map.caps.n_decode : n->n_decode,
         .max_combine =
-            made->records ? LF_MIN(a->map.caps.n_combine, LF_MAX(1, a->n_sms / COMBINE_SHARE)) : n->n_combine,
+            made->records > 0 ? LF_MIN(a->map.caps.n_combine, LF_MAX(1, a->n_sms / COMBINE_SHARE)) : n->n_combine,
         .decode_rows = a->decode_rows[schedule_idx],
         .n_sms = a->n_sms,
         .overlaps = lf_cuda_overlaps(a->base.dev),
