@@ -42,6 +42,10 @@ struct lf_batch {
     bool samples_later; /* what is drawn depends on what is not known yet (masks): lf_model_sample follows the launch */
 };
 
+/* A GPU's GEMMs of so many tokens read the weights once, and give a token the same bits in any company (device/ops.h):
+ * what is tried beside the next tokens of sequences (server/engine/speculation.h) fills a step up to here. */
+enum { LF_BATCH_FEW_TOKENS = 16 };
+
 /* Words of a mask: a bit for each id. */
 static inline int lf_batch_mask_words(int n_vocab)
 {

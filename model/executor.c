@@ -185,7 +185,7 @@ void lf_executor_run(struct lf_executor *x, const struct lf_kv_cache *kv, const 
     use_cache(x, kv);
     check_batch(x, batch, n_before);
     struct lf_step step = make_step(x, batch, &wanted);
-    struct lf_graph *graph = lf_graphs_find(&x->graphs, batch);
+    struct lf_graph *graph = lf_graphs_find(&x->graphs, &x->several, batch);
     if (graph)
         lf_graph_launch(x->dev, graph);
     else
@@ -262,20 +262,22 @@ static struct lf_state_step idle_states(const struct lf_executor *x, int n_seqs)
     return s;
 }
 
-static enum lf_status record(struct lf_executor *x, int n_tokens, struct lf_err *err)
+/* Of n_tokens, about n_each of them a sequence. */
+static enum lf_status record(struct lf_executor *x, struct lf_graphs *graphs, int n_tokens, int n_each,
+                             struct lf_err *err)
 {
     struct lf_step s = step_init(x, LF_WANTED_ALL, n_tokens, n_tokens);
     if (has_states(x)) s.state_step = idle_states(x, n_tokens);
     for (int i = 0; i < x->kinds.n; i++) {
         const struct lf_layer_kind *k = &x->kinds.of[i];
-        lf_attn_record(x->attn[k->shape_idx], k->schedule_idx, k->attn);
+        lf_attn_record(x->attn[k->shape_idx], k->schedule_idx, k->attn, n_each);
     }
     lf_interpret(&s); /* once for real, so that recording meets nothing for the first time */
     LF_TRY(lf_device_sync(x->dev, err));
     if (!lf_graph_begin(x->dev)) return LF_OK;
     lf_interpret(&s);
     struct lf_graph *graph = lf_graph_end(x->dev);
-    if (graph) lf_graphs_add(&x->graphs, graph, n_tokens);
+    if (graph) lf_graphs_add(graphs, graph, n_tokens);
     return lf_device_sync(x->dev, err);
 }
 
@@ -286,15 +288,20 @@ enum lf_status lf_executor_prepare(struct lf_executor *x, const struct lf_kv_cac
     prepare_gemms(x);
     if (lf_device_info(x->dev)->is_host) return LF_OK;
     int sizes[LF_GRAPHS_N];
-    int n = lf_graph_sizes(sizes, LF_MIN(LF_MIN(x->limits.max_seqs, x->limits.max_out), x->limits.chunk));
+    int most = LF_MIN(x->limits.max_out, x->limits.chunk), n_ids = LF_MIN(most, LF_GRAPH_TOKENS);
+    int n = lf_graph_sizes(sizes, LF_MIN(x->limits.max_seqs, most));
     /* Surplus tokens of a graph read ids too: there are valid ones from the start. */
-    lf_upload(x->dev, x->base + x->ws.ids, no_ids, (size_t)sizes[n - 1] * sizeof(*no_ids));
-    for (int i = 0; i < n; i++) LF_TRY(record(x, sizes[i], err));
+    lf_upload(x->dev, x->base + x->ws.ids, no_ids, (size_t)n_ids * sizeof(*no_ids));
+    for (int i = 0; i < n; i++) LF_TRY(record(x, &x->graphs, sizes[i], 1, err));
+    if (has_states(x)) return LF_OK; /* nothing is tried there */
+    n = lf_graph_sizes(sizes, LF_MIN(most, LF_BATCH_FEW_TOKENS));
+    for (int i = 1; i < n; i++) LF_TRY(record(x, &x->several, sizes[i], sizes[i], err));
     return LF_OK;
 }
 
 void lf_executor_deinit(struct lf_executor *x)
 {
     for (int i = 0; i < x->graphs.n; i++) lf_graph_destroy(x->dev, x->graphs.of[i].graph);
-    x->graphs.n = 0;
+    for (int i = 0; i < x->several.n; i++) lf_graph_destroy(x->dev, x->several.of[i].graph);
+    x->graphs.n = x->several.n = 0;
 }

@@ -3,8 +3,8 @@
  * A step is prepared, then launched. Preparing makes the attention schedules and uploads what differs from step to
  * step: ids, logits_idx, sequences, tasks, what is done with states. Launching is a program (interpreter.h), chosen by
  * which tokens' logits are wanted. On a device with graphs the launches of pure decode steps are recorded once for a
- * few sizes (graphs.h); a step replays the next larger one, whose surplus tokens compute on what is there and touch
- * nothing that others read.
+ * few sizes (graphs.h), those with several tokens a sequence too; a step replays the next larger one, whose surplus
+ * tokens compute on what is there and touch nothing that others read.
  *
  * Every buffer is a part of the workspace (workspace.h); a step allocates nothing. The engine's thread calls. */
 #ifndef LF_MODEL_EXECUTOR_H
@@ -37,7 +37,7 @@ struct lf_executor {
     struct lf_state_seq *state_seqs;   /* [limits.max_seqs] host, of the step, then places that nobody uses; of a GPU */
     struct lf_state_arrays state_arrays; /* host: the step's chunks */
     int n_state_slots;                   /* of that cache */
-    struct lf_graphs graphs;             /* of decode steps, owned; none on a device without */
+    struct lf_graphs graphs, several;    /* of decode steps, owned; none on a device without */
     int fused_norm_tokens;
     const int32_t *sampled; /* device; as in struct lf_step */
 };

@@ -23,9 +23,11 @@ void lf_graphs_add(struct lf_graphs *graphs, struct lf_graph *graph, int n_token
     graphs->of[graphs->n++] = (struct lf_graph_of){.graph = graph, .n_tokens = n_tokens};
 }
 
-struct lf_graph *lf_graphs_find(const struct lf_graphs *graphs, const struct lf_batch *batch)
+struct lf_graph *lf_graphs_find(const struct lf_graphs *single, const struct lf_graphs *several,
+                                const struct lf_batch *batch)
 {
-    if (batch->n_out != batch->n_tokens || batch->n_seqs != batch->n_tokens) return NULL;
+    const struct lf_graphs *graphs = batch->n_seqs == batch->n_tokens ? single : several;
+    if (batch->n_out != batch->n_tokens) return NULL;
     for (int i = 0; i < batch->n_seqs; i++)
         if (!batch->seqs[i].is_decode) return NULL;
     for (int i = 0; i < graphs->n; i++)

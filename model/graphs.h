@@ -1,5 +1,7 @@
 /* Recorded decode steps: for how many tokens there are graphs, and which of them a batch replays. Host arithmetic;
- * what is recorded, and the graphs' end, are the caller's. */
+ * what is recorded, and the graphs' end, are the caller's. Steps in which sequences have several tokens (what is tried
+ * beside the next one) have graphs of their own: attention is recorded for more query rows a sequence, which one alone
+ * would pay for. */
 #ifndef LF_MODEL_GRAPHS_H
 #define LF_MODEL_GRAPHS_H
 
@@ -14,9 +16,9 @@ struct lf_graph_of {
     int n_tokens;
 };
 
-/* Zeroed: none. */
+/* Fewer tokens first. Zeroed: none. */
 struct lf_graphs {
-    struct lf_graph_of of[LF_GRAPHS_N]; /* fewer tokens first */
+    struct lf_graph_of of[LF_GRAPHS_N];
     int n;
 };
 
@@ -25,8 +27,9 @@ struct lf_graphs {
 int lf_graph_sizes(int out[LF_GRAPHS_N], int most);
 /* n_tokens: more than of any before; at most LF_GRAPHS_N in all. */
 void lf_graphs_add(struct lf_graphs *graphs, struct lf_graph *graph, int n_tokens);
-/* The smallest that can stand for the batch: in it each sequence has one token, a decode token, and all logits are
- * wanted. NULL: none. */
-struct lf_graph *lf_graphs_find(const struct lf_graphs *graphs, const struct lf_batch *batch);
+/* The smallest that can stand for the batch, in which all are decode tokens whose logits are wanted: of `single` where
+ * each sequence has one, else of `several`. NULL: none. */
+struct lf_graph *lf_graphs_find(const struct lf_graphs *single, const struct lf_graphs *several,
+                                const struct lf_batch *batch);
 
 #endif

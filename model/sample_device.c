@@ -102,7 +102,8 @@ static void upload(const struct lf_sample_device *s, uint64_t offset, const void
     if (n > 0) lf_upload(s->dev, s->base + offset, src, (size_t)n * size);
 }
 
-/* The masks of a batch one behind the other; those that lie so on the host go in one upload. */
+/* The masks of a batch one behind the other, of rows side by side that share one once; those that lie so on the host go
+ * in one upload. */
 static void upload_masks(struct lf_sample_device *s, const struct lf_batch *batch)
 {
     size_t n_words = (size_t)lf_batch_mask_words(s->n_vocab);
@@ -112,6 +113,10 @@ static void upload_masks(struct lf_sample_device *s, const struct lf_batch *batc
     for (int i = 0; i < batch->n_out; i++) {
         const uint32_t *mask = batch->outs[i].mask;
         if (!mask || !batch->outs[i].sampling) continue;
+        if (i > 0 && batch->outs[i - 1].sampling && batch->outs[i - 1].mask == mask) {
+            s->rows[i].mask = n - 1;
+            continue;
+        }
         if (n_run > 0 && mask != from + (size_t)n_run * n_words) {
             lf_upload(s->dev, to + (size_t)(n - n_run) * n_words, from, (size_t)n_run * n_words * sizeof(*from));
             n_run = 0;
