@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/mix.h"
 #include "server/engine/block_tables.h"
 #include "server/engine/holding.h"
@@ -64,7 +65,8 @@ void sim_open(struct sim_world *w, const struct sim_opts *o)
                                        .tenants = w->tenants,
                                        .n_tenants = n_tenants,
                                        .held_epochs = w->held_epochs,
-                                       .proposes = o->proposes && o->ahead == 0};
+                                       .proposes = o->proposes,
+                                       .proposal_tokens = o->seed % 2 == 0 ? 16 : 0};
     lf_sched_init(&w->sched, &opts);
     if (w->prefix) count_evictions(w);
     sim_disk_open(w, &o->disk);
@@ -500,6 +502,16 @@ static void admit(struct sim_world *w)
     LF_ASSERT(w->sched.n_running > 0 || w->sched.n_waiting == 0 || w->disk.n_loads + w->n_jobs > 0);
 }
 
+/* As the engine does; the machine idles for a twentieth of a millisecond. */
+static void read_ahead(struct sim_world *w)
+{
+    if (w->n_flights == 0) return;
+    if (w->flights[w->n_flights - 1].step.n_proposed == 0 && !lf_sched_waits(&w->sched)) return;
+    while (w->n_flights > 0) read_oldest(w);
+    w->now_ns += LF_NS_PER_MS / 20;
+    lf_sched_waited(&w->sched, LF_NS_PER_MS / 20);
+}
+
 bool sim_step(struct sim_world *w)
 {
     sim_disk_take_back(w);
@@ -507,6 +519,8 @@ bool sim_step(struct sim_world *w)
     if (w->sched.n_running == 0 && w->n_flights == 0 && w->disk.n_loads == 0) return false;
     sim_disk_load(w);
     if (w->check) check_head(w);
+    read_ahead(w);
+    if (w->sched.n_running == 0 && w->n_flights == 0 && w->disk.n_loads == 0) return true; /* all have just ended */
     lf_sched_plan_step(&w->sched, &w->step);
     LF_ASSERT(w->step.n_items > 0 || w->n_flights > 0 || w->disk.n_loads > 0);
     if (w->step.n_items > 0) launch(w);

@@ -88,7 +88,7 @@ struct sim_opts {
     int n_slots, slot_blocks; /* states: so many slots beyond those that may run; 0: there are none */
     bool whole_chunks;
     int ahead;     /* 1: a step is launched before the one before it has ended */
-    bool proposes; /* not where it is ahead: texts repeat themselves, and steps carry what is likely to come */
+    bool proposes; /* texts repeat themselves, and steps carry what is likely to come */
     int n_tenants; /* entries of the table; 0: 16 */
     struct sim_machine machine;
     struct sim_disk_opts disk;
