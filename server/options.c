@@ -454,11 +454,11 @@ static const struct lf_option rows[] = {
      .zero = "off",
      .fallback = LF_SPECULATE_DEFAULT ? "auto" : "off",
      .arg = "auto|off|N",
-     .help = "on a CPU, tokens that a step tries beside the next one, taken from the prompt; auto: as many as pay",
+     .help = "tokens that a step tries beside the next one, taken from the prompt; auto: as many as pay",
      .detail =
          "Where an answer quotes its prompt, or itself, several tokens come of one step; no answer changes. A request "
-         "may say otherwise (speculate). On a GPU nothing is tried yet, nor for models with states (layers of linear "
-         "attention): there anything but off is refused.",
+         "may say otherwise (speculate). Nothing is tried for models with states (layers of linear attention): there "
+         "anything but off is refused.",
      .commands = MODELS,
      .group = LF_GROUP_SCHEDULE},
     {.name = "queue",

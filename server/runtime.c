@@ -213,8 +213,6 @@ static enum lf_status check_speculation(const struct lf_runtime *rt, struct lf_e
 {
     int n = rt->config->speculate;
     if (n == LF_SPECULATION_OFF || n == LF_SPECULATE_DEFAULT) return LF_OK; /* nobody asks for it by name */
-    if (!lf_device_info(rt->dev)->is_host)
-        return lf_fail(err, LF_UNSUPPORTED, "--speculate: not implemented on a GPU yet: expected off, or --device cpu");
     if (rt->slot_blocks > 0)
         return lf_fail(err, LF_UNSUPPORTED, "--speculate: not implemented for models with states: expected off");
     return LF_OK;

@@ -10,9 +10,10 @@
  *     launch     the next step is planned, built and given to the device. Where it draws under a grammar, its forward
  *                pass alone: then the step before it is read, masks are computed while the device works (masks.h), and
  *                the sampling is given to it
- *     read       before the launch where what it may propose is worth the wait (speculation.h); else once more steps are in flight than the device may have (asynchronous scheduling): waits for the
- *                oldest, books its tokens, ends requests (output.c), learns how long it took
- *     publish    everything that changed, under one lock; then each request's notify, once
+ *     read       before the launch where what it may propose is worth the wait (speculation.h); else once more steps
+ * are in flight than the device may have (asynchronous scheduling): waits for the oldest, books its tokens, ends
+ * requests (output.c), learns how long it took publish    everything that changed, under one lock; then each request's
+ * notify, once
  *
  * Threads. Everything in struct lf_engine below `mailbox` belongs to the engine thread, except what is constant after
  * create and the metrics, which are atomics. Other threads come in through the mailbox only (mailbox.h has its locks).
@@ -500,7 +501,7 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                         .n_tenants = n_tenants(opts),
                                         .held_epochs = e->held_epochs,
                                         .proposes = true,
-                                        .proposal_tokens = opts->proposal_tokens};
+                                        .proposal_tokens = lf_device_info(kv->dev)->is_host ? 0 : LF_BATCH_FEW_TOKENS};
     lf_sched_init(&e->sched, &sched);
     const struct lf_mailbox_limits limits = {.queue_n = opts->queue_n,
                                              .queue_tokens = e->opts.queue_tokens,

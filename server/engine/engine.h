@@ -59,7 +59,6 @@ struct lf_engine_opts {
     int step_ms;                  /* time budget of a step (--step-ms) */
     int alone_ms;                 /* of a step in which nobody decodes; 0: step_ms */
     int token_tile;               /* of lf_device_info; 0: 1 */
-    int proposal_tokens;          /* of a step that tries some (speculation.h), at most; 0: chunk */
     int per_tenant_n;             /* in flight per tenant, where tenants are keys; 0: no limit */
     struct lf_disk_table *disk;   /* blocks that outlive the cache (tiers.h), borrowed; NULL: none */
     bool has_disk;                /* there will be such: for the plan, which knows no table */

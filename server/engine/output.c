@@ -178,7 +178,7 @@ static void note_time(struct lf_engine *e, struct lf_request *req, int64_t now_n
         now->first_token_ns = now_ns;
         lf_histogram_observe(&e->metrics.ttft_s, seconds(now->submitted_ns, now_ns));
         lf_histogram_observe(&e->metrics.prefill_s, seconds(now->started_ns, now_ns));
-    } else {
+    } else if (now_ns != req->last_token_ns) { /* what has come of a step comes at once: a reader sees one gap */
         lf_histogram_observe(&e->metrics.itl_s, seconds(req->last_token_ns, now_ns));
     }
     req->last_token_ns = now_ns;

@@ -51,11 +51,11 @@
  * Proposed tokens (speculation.h). Where no id is on its way, a decode may carry tokens that are likely to come, in ids
  * behind those that are known, with a row of logits each; such a step is read before the next is planned, for how many
  * of them came decides where its sequences go on. With asynchronous scheduling both cost a wait: lf_sched_waits weighs
- * what it costs (lf_sched_waited) against what is expected to come of it, and where it does not pay, or there is nothing
- * to propose, steps follow each other as they do without. Proposed tokens are nobody's until they have
- * been drawn: only the first token of such an item counts as computed when it is launched, and it has no placeholder;
- * an id is appended as it is drawn, and what was computed for it counts once it is seen to be what was proposed. Where
- * more than one decodes, all that is proposed is predicted to make the step a quarter longer at most.
+ * what it costs (lf_sched_waited) against what is expected to come of it, and where it does not pay, or there is
+ * nothing to propose, steps follow each other as they do without. Proposed tokens are nobody's until they have been
+ * drawn: only the first token of such an item counts as computed when it is launched, and it has no placeholder; an id
+ * is appended as it is drawn, and what was computed for it counts once it is seen to be what was proposed. Where more
+ * than one decodes, all that is proposed is predicted to make the step a quarter longer at most.
  *
  * What it deliberately does not do: preempt, guess how long an answer is, split a sequence's tokens. */
 #ifndef LF_SERVER_ENGINE_SCHEDULER_H
@@ -103,7 +103,7 @@ struct lf_sched_opts {
     int n_tenants;
     uint32_t *held_epochs; /* [pool->n_blocks] borrowed, zeros at first; see held_epoch below */
     struct lf_restore_source below;
-    bool proposes; /* seq->speculation may be asked: a step with proposals is read before the next is planned */
+    bool proposes;       /* seq->speculation may be asked: a step with proposals is read before the next is planned */
     int proposal_tokens; /* of a step with proposals, at most; 0: chunk */
 };
 

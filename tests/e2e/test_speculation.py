@@ -47,6 +47,10 @@ NEVER = {
 }
 
 
+# such a device does not count what it draws and is refused: nothing is proposed beside penalties
+COUNTS_DRAWS = os.environ.get("LONGFLASH_DEVICE", "cpu") != "cpu"
+
+
 def details(reply):
     return reply["usage"].get("completion_tokens_details", {})
 
@@ -91,7 +95,7 @@ class Speculation(harness.Case):
                     self.assertEqual(self.answer(path, body, speculate=how), expected)
             with self.subTest(what=name):
                 n_accepted = details(self.ask(path, body, speculate=8)).get("accepted_prediction_tokens", 0)
-                self.assertGreaterEqual(n_accepted, 1 if quotes else 0)
+                self.assertGreaterEqual(n_accepted, 1 if quotes and not (COUNTS_DRAWS and "penalties" in name) else 0)
 
     def test_so_have_streams(self):
         for name, (path, body, _) in ASKS.items():
@@ -224,11 +228,7 @@ class Speculation(harness.Case):
                 self.assertRegex(r.stdout, rf"(?m)^ *logits .* {rows} rows$")
 
     def test_what_would_have_no_effect_is_refused(self):
-        """A GPU, which need not be there to be planned for; and a model with states."""
-        r = self.run_command("plan", "--model", "demo/model", "--gpu-memory", "80G", "--speculate", "8")
-        self.assertEqual(r.returncode, 2)
-        if "no GPU backend" not in r.stderr:
-            self.assertIn("--speculate: not implemented on a GPU yet", r.stderr)
+        """For a model with states."""
         with tempfile.TemporaryDirectory(prefix="lf_speculation_") as dir:
             model = os.path.join(dir, "model")
             with_texts(model, STATES)

@@ -216,7 +216,7 @@ static void write_histograms(struct page *p, const struct lf_engine_metrics *m, 
         const char *help;
     } rows[] = {
         {"time_to_first_token_seconds", &m->ttft_s, "From submission to the first token."},
-        {"inter_token_latency_seconds", &m->itl_s, "Between two tokens of a request."},
+        {"inter_token_latency_seconds", &m->itl_s, "Between tokens of a request: of those that come of one step once."},
         {"e2e_request_latency_seconds", &m->e2e_s, "From submission to the end."},
         {"request_queue_time_seconds", &m->queue_s, "In the queue."},
         {"request_prefill_time_seconds", &m->prefill_s, "In prefill."},

@@ -52,7 +52,7 @@ complete -c longflash -n '__fish_seen_subcommand_from plan' -l gpu-sms -d 'multi
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l chunk -d 'tokens of one step at most; sizes the workspace, not the context' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l max-seqs -d 'requests that run at once at most' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l step-ms -d 'time a step may take' -x
-complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l speculate -d 'on a CPU, tokens that a step tries beside the next one, taken from the prompt; auto: as many as pay' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l speculate -d 'tokens that a step tries beside the next one, taken from the prompt; auto: as many as pay' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l queue -d 'waiting requests at most; past it 429' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l watchdog -d 'no step for so long with work queued: the process ends with status 1; 0: off' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l host -d 'address to listen on; anything but loopback needs keys or --insecure-no-auth' -x

@@ -50,12 +50,13 @@ def ask(server, body, way):
     if reply.status != 200:
         sys.exit(f"no answer: {reply.body[:500]}")
     t = answer["timings"]
-    return (t["decode_ms"] / (body["max_tokens"] - 1), t.get("proposed_tokens", 0), t.get("accepted_tokens", 0),
+    return (t["decode_ms"] / max(body["max_tokens"] - 1, 1), t.get("proposed_tokens", 0), t.get("accepted_tokens", 0),
             answer["choices"][0]["token_ids"])
 
 
-def round_of(server, kind, n, seed, way, args):
-    out = together(*(partial(ask, server, body_of(kind, seed + i, args), way) for i in range(n)))
+def round_of(server, kind, n, seed, way, args, max_tokens=None):
+    more = {"max_tokens": max_tokens or args.tokens}
+    out = together(*(partial(ask, server, {**body_of(kind, seed + i, args), **more}, way) for i in range(n)))
     if None in out:
         sys.exit("a request failed")
     return out
@@ -66,6 +67,7 @@ def compare(server, kind, n, args):
     ways, found = ["off", *args.ways.split(",")], {}
     for i in range(args.pairs):
         answers = {}
+        round_of(server, kind, n, 1000 * i + 1, "off", args, 1)  # all that follow find the prompt in the cache
         for way in ways if i % 2 == 0 else reversed(ways):
             got = round_of(server, kind, n, 1000 * i + 1, way, args)
             found.setdefault(way, []).append((statistics.median(g[0] for g in got), sum(g[1] for g in got),

@@ -207,6 +207,104 @@ static void nothing_is_proposed_where_prompts_wait_or_steps_overlap(void **state
     assert_true(f->items[0].n_tokens == 1 && f->step.n_prefill_tokens > 0);
 }
 
+/* A step on its way, of a text in which something can always be proposed. */
+static struct lf_sched_seq *start_ahead(struct fixture *f, int n_most)
+{
+    struct lf_sched_seq *seq = start(f, 20, 100, n_most);
+    read_prompts(f);
+    set_cost(f, 1e5, 1e-6);
+    f->sched.cost.w[LF_COST_STEP] = 9.9e6;
+    plan(f);
+    lf_sched_launched(&f->sched, &f->step);
+    return seq;
+}
+
+/* Where a step overlaps the one before it, proposals cost a wait: it is made where they are expected to bring more. */
+static void what_is_on_its_way_is_waited_for_where_it_pays(void **state)
+{
+    struct fixture *f = *state;
+    f->sched.opts.proposes = false;
+    struct lf_sched_seq *seq = start_ahead(f, LF_SPECULATION_AUTO);
+    f->sched.opts.proposes = true;
+    assert_int_equal(seq->n_placeholders, 1);
+    assert_true(lf_sched_waits(&f->sched));
+    lf_sched_waited(&f->sched, LF_NS_PER_MS); /* a tenth of the step; 0.7 + 0.7² + … are more than two steps */
+    assert_true(lf_sched_waits(&f->sched));
+    f->sched.wait_ns = 0;
+    lf_sched_waited(&f->sched, 30 * LF_NS_PER_MS);
+    assert_false(lf_sched_waits(&f->sched));
+    speculations[0].n_wrong = 1000; /* gains nothing that is worth anything */
+    f->sched.wait_ns = 20000;
+    assert_false(lf_sched_waits(&f->sched));
+    speculations[0].n_most = 2; /* always, whatever it costs */
+    assert_true(lf_sched_waits(&f->sched));
+    f->ids[0][18] = 77; /* the last three known stand nowhere else */
+    seq->ids[20] = 78;
+    seq->n_ids++;
+    assert_false(lf_sched_waits(&f->sched));
+    seq->n_ids--;
+    lf_sched_sampled(&f->sched, seq, 79);
+    plan(f);
+    assert_int_equal(f->step.n_proposed, 0);
+    (void)start(f, 200, 1, LF_SPECULATION_OFF); /* a prompt to be read */
+    assert_false(lf_sched_waits(&f->sched));
+}
+
+/* What nobody has waited for is never proposed behind, and counts as a place that was passed. */
+static void behind_what_is_on_its_way_nothing_is_proposed(void **state)
+{
+    struct fixture *f = *state;
+    f->sched.opts.proposes = false;
+    struct lf_sched_seq *seq = start_ahead(f, LF_SPECULATION_AUTO);
+    f->sched.opts.proposes = true;
+    f->sched.wait_ns = 1e12;
+    for (int i = 0; i < 5; i++) {
+        assert_false(lf_sched_waits(&f->sched));
+        assert_int_equal(speculations[0].n_declined, i);
+        plan(f);
+        assert_true(f->step.n_proposed == 0 && f->step.n_items == 1);
+        lf_sched_launched(&f->sched, &f->step);
+        lf_sched_sampled(&f->sched, seq, text(seq->n_ids - seq->n_placeholders));
+    }
+    for (int i = 5; i < 63; i++) lf_speculation_pass(&speculations[0]);
+    assert_true(lf_sched_waits(&f->sched)); /* asks again */
+}
+
+/* All ids known, the wait for what becomes of proposals is weighed again. */
+static void a_step_behind_proposals_weighs_them_again(void **state)
+{
+    struct fixture *f = *state;
+    (void)start(f, 20, 100, LF_SPECULATION_AUTO);
+    read_prompts(f);
+    set_cost(f, 1e6, 1e-6);
+    f->sched.cost.w[LF_COST_STEP] = 9e6;
+    f->sched.wait_ns = 1e6;
+    plan(f);
+    assert_int_equal(f->step.n_proposed, 6);
+    f->sched.wait_ns = 30e6;
+    plan(f);
+    assert_int_equal(f->step.n_proposed, 0);
+    f->sched.wait_ns = 1e6;
+    f->sched.opts.proposal_tokens = 4;
+    plan(f);
+    assert_int_equal(f->step.n_proposed, 3);
+    f->sched.opts.proposal_tokens = 1;
+    plan(f);
+    assert_int_equal(f->step.n_proposed, 0);
+}
+
+/* What waits take is taken to be what they took of late. */
+static void waits_are_measured(void **state)
+{
+    struct fixture *f = *state;
+    lf_sched_waited(&f->sched, 40000);
+    assert_true(fabs(f->sched.wait_ns - 40000) < 1e-6);
+    lf_sched_waited(&f->sched, 50000);
+    assert_true(fabs(f->sched.wait_ns - 41000) < 1e-6);
+    for (int i = 0; i < 100; i++) lf_sched_waited(&f->sched, 70000);
+    assert_true(fabs(f->sched.wait_ns - 70000) < 10);
+}
+
 /* With states nothing that was refused could be taken back. */
 static void nothing_is_proposed_where_there_are_states(void **state)
 {
@@ -383,6 +481,10 @@ int main(void)
         PROPOSES(an_answer_ends_where_it_may),
         PROPOSES(of_a_window_no_block_is_begun),
         PROPOSES(nothing_is_proposed_where_prompts_wait_or_steps_overlap),
+        PROPOSES(what_is_on_its_way_is_waited_for_where_it_pays),
+        PROPOSES(behind_what_is_on_its_way_nothing_is_proposed),
+        PROPOSES(a_step_behind_proposals_weighs_them_again),
+        PROPOSES(waits_are_measured),
         PROPOSES(nothing_is_proposed_where_there_are_states),
         PROPOSES(as_many_as_pay_beside_the_step),
         PROPOSES(what_is_proposed_is_paid_by_who_has_it),
