@@ -6,10 +6,10 @@
  *
  * Reduction order belongs to the token: every op computes a token in the same order of operations whatever T is and
  * whatever the other tokens hold, so a token's bits are the same alone, in a batch and in chunks. One exception: a
- * GPU's GEMM of more than 16 tokens (of coded weights 64: device/cuda/gemm_coded.c). Up to 16 (GEMV) each token's bits
- * are the same in any batch (device/cuda/gemv.cuh; on GPUs that have the shared memory for it: sm_80, sm_90, sm_100);
- * from 17 on they belong to the token and to the bucket that T falls into (device/cuda/gemm_buckets.h), whose sums run
- * otherwise.
+ * GPU's GEMM of more than 16 tokens (of coded weights 64: device/cuda/gemm_coded.c), but not of FP8 weights on Hopper,
+ * whose activations are FP8 too (device/cuda/gemm_fp8.c). Up to 16 (GEMV) each token's bits are the same in any batch
+ * (device/cuda/gemv.cuh; on GPUs that have the shared memory for it: sm_80, sm_90, sm_100); from 17 on they belong to
+ * the token and to the bucket that T falls into (device/cuda/gemm_buckets.h), whose sums run otherwise.
  *
  * All pointers are device addresses. Ops neither allocate nor fail: shapes were checked when the model was opened
  * (LF_ASSERT guards them), a GPU's errors wait for lf_device_sync. On a CPU they run on the device's threads and are

@@ -300,7 +300,8 @@ static bool gemm_rope_append(struct lf_attn *attn, const struct lf_gemm_params *
     struct attn_cuda *a = (struct attn_cuda *)attn;
     struct lf_device *dev = attn->dev;
     struct lf_rope_cuda_args args = rope_args_of(a, p);
-    if (!a->has_qkv || !lf_qkv_cuda_supports(gemm, &args)) return false;
+    bool is_gemv = lf_format_is_plain(&gemm->w->format) || lf_cuda_gemm_coded_is_gemv(dev, gemm);
+    if (!a->has_qkv || !is_gemv || !lf_qkv_cuda_supports(gemm, &args)) return false;
     if (lf_cuda_ok(dev))
         lf_cuda_check(dev, lf_qkv_cuda(gemm, &args, a->n_sms, lf_cuda_stream(dev)), "GEMM, RoPE and KV append");
     return true;

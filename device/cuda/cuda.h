@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 struct lf_device;
+struct lf_gemm_params;
 
 /* The one queue of a device: a cudaStream_t. Graphs are captured from it. */
 void *lf_cuda_stream(const struct lf_device *dev);
@@ -18,5 +19,7 @@ bool lf_cuda_ok(const struct lf_device *dev);
 void lf_cuda_check(struct lf_device *dev, int cuda_error, const char *what);
 /* Whether kernels may start before their predecessor has ended (programmatic dependent launch: sm_90 and later). */
 bool lf_cuda_overlaps(const struct lf_device *dev);
+/* Whether p, of a coded matrix, is a GEMV (gemv_quant.cuh), and another kernel may be one in its place. */
+bool lf_cuda_gemm_coded_is_gemv(const struct lf_device *dev, const struct lf_gemm_params *p);
 
 #endif

@@ -47,6 +47,7 @@ struct lf_cuda { /* owner thread, but for the lanes */
     bool has_gemv, has_gemv_quant;         /* gemv.cu and gemv_quant.cu can run here */
     bool has_expert_gemv, has_expert_gemm; /* so can expert_gemv.cu, expert_gemm_sm90.cu */
     bool has_delta_chunks;                 /* and delta_scan_sm90.cu */
+    bool has_fp8;                          /* and gemm_fp8_sm90.cu */
 };
 
 /* How this device's kernels are launched. */

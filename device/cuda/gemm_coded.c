@@ -1,5 +1,6 @@
-/* y = alpha · (x · wᵀ (+ bias)) (+ residual) of coded weights. Up to 16 tokens it is one GEMV (gemv_quant.cuh), up to
- * SLICED_TOKENS several, 16 tokens each: cheaper than what comes next, and a token keeps the bits that it has alone.
+/* y = alpha · (x · wᵀ (+ bias)) (+ residual) of coded weights. FP8 on Hopper is gemm_fp8.c's, this is the rest. Up to
+ * 16 tokens it is one GEMV (gemv_quant.cuh), up to SLICED_TOKENS several, 16 tokens each: cheaper than what comes next,
+ * and a token keeps the bits that it has alone.
  *
  * More tokens: a strip of the matrix's rows is expanded into the scratch (expand.cu) and multiplied by cuBLASLt, strip
  * by strip. Expanding costs some 2.5 bytes of traffic a weight, whatever the number of tokens: 3 to 8% at 8,192 of
@@ -8,18 +9,22 @@
 
 #include "core/check.h"
 #include "device/cuda/coded_order.h"
+#include "device/cuda/cuda_impl.h"
 #include "device/cuda/gemm_cublaslt.h"
+#include "device/cuda/gemm_fp8.h"
 
 enum { SLICED_TOKENS = 64, STRIP_BYTES = 64 << 20, STRIP_ROWS = 256 /* a strip's are a multiple of it */ };
 
-uint64_t lf_cuda_gemm_coded_scratch(int max_tokens)
+uint64_t lf_cuda_gemm_coded_scratch(int max_tokens, int max_n_in)
 {
-    return max_tokens > SLICED_TOKENS ? STRIP_BYTES : 0;
+    uint64_t fp8 = lf_cuda_fp8_op_scratch(max_tokens, max_n_in);
+    return LF_MAX(fp8, max_tokens > SLICED_TOKENS ? (uint64_t)STRIP_BYTES : 0);
 }
 
 bool lf_cuda_gemm_coded_is_gemv(const struct lf_device *dev, const struct lf_gemm_params *p)
 {
-    return dev->cuda->has_gemv_quant && lf_cuda_gemv_quant_supports(p, dev->info.act_dtype == LF_F16);
+    return dev->cuda->has_gemv_quant && lf_cuda_gemv_quant_supports(p, dev->info.act_dtype == LF_F16) &&
+           !lf_cuda_fp8_op_takes(dev, p);
 }
 
 /* p of n_tokens tokens from token `first` on. */
@@ -80,7 +85,9 @@ void lf_cuda_gemm_coded(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     struct lf_gemm_params few = *p;
     few.n_tokens = LF_MIN(p->n_tokens, (int)LF_CUDA_GEMV_TOKENS);
-    if (p->n_tokens <= SLICED_TOKENS && lf_cuda_gemm_coded_is_gemv(dev, &few))
+    if (lf_cuda_fp8_op_takes(dev, p))
+        lf_cuda_fp8_op(dev, p);
+    else if (p->n_tokens <= SLICED_TOKENS && lf_cuda_gemm_coded_is_gemv(dev, &few))
         run_slices(dev, p);
     else
         run_strips(dev, p);
@@ -90,7 +97,7 @@ void lf_cuda_gemm_coded(struct lf_device *dev, const struct lf_gemm_params *p)
 void lf_cuda_gemm_coded_prepare(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     struct lf_weight w;
-    if (p->n_tokens <= SLICED_TOKENS) return;
+    if (p->n_tokens <= SLICED_TOKENS || lf_cuda_fp8_op_takes(dev, p)) return;
     int rows = strip_rows(p->w), last = (p->w->n_out - 1) / rows * rows;
     for (int row = 0; row <= last && lf_cuda_ok(dev); row += LF_MAX(last, 1)) {
         struct lf_gemm_params strip = strip_of(dev, p, row, &w);

@@ -2,15 +2,13 @@
 #ifndef LF_DEVICE_CUDA_GEMM_CODED_H
 #define LF_DEVICE_CUDA_GEMM_CODED_H
 
-#include "device/cuda/cuda_impl.h"
+#include "device/ops.h"
 
-/* Bytes that a GEMM of up to so many tokens needs in p->scratch. */
-uint64_t lf_cuda_gemm_coded_scratch(int max_tokens);
+/* Bytes that a GEMM of up to so many tokens and columns needs in p->scratch. */
+uint64_t lf_cuda_gemm_coded_scratch(int max_tokens, int max_n_in);
 /* p->w is coded and supported. */
 void lf_cuda_gemm_coded(struct lf_device *dev, const struct lf_gemm_params *p);
 /* As gemm_prepare of ops.h. */
 void lf_cuda_gemm_coded_prepare(struct lf_device *dev, const struct lf_gemm_params *p);
-/* Whether GEMVs of p's shape take it (lf_cuda_gemv_supports is for plain weights). */
-bool lf_cuda_gemm_coded_is_gemv(const struct lf_device *dev, const struct lf_gemm_params *p);
 
 #endif

@@ -6,6 +6,7 @@
 #include "device/cuda/experts_cuda.h"
 #include "device/cuda/gemm_coded.h"
 #include "device/cuda/gemm_cublaslt.h"
+#include "device/cuda/gemm_fp8.h"
 #include "device/cuda/weights_cuda.h"
 
 enum { GEMM_SCRATCH_BYTES = 64 };
@@ -13,9 +14,8 @@ _Static_assert((int)LF_CUDA_GEMV_TOKENS <= (int)LF_FUSED_NORM_TOKENS, "what fuse
 
 static uint64_t gemm_scratch_bytes(int max_tokens, int max_n_in)
 {
-    (void)max_n_in;
     /* cuBLASLt's workspace is the device's: context_bytes */
-    return GEMM_SCRATCH_BYTES + lf_cuda_gemm_coded_scratch(max_tokens);
+    return GEMM_SCRATCH_BYTES + lf_cuda_gemm_coded_scratch(max_tokens, max_n_in);
 }
 
 /* ---- ops ---- */
@@ -80,10 +80,10 @@ static void gemm_gate_mul(struct lf_device *dev, const struct lf_gemm_params *p,
     check_gate_mul(gate);
     LF_ASSERT(gate->gate_up == p->y && 2 * gate->dim == p->w->n_out && !gate->up);
     if (!lf_cuda_ok(dev) || p->n_tokens == 0) return;
-    bool is_fp16 = dev->info.act_dtype == LF_F16;
+    bool is_fp16 = dev->info.act_dtype == LF_F16, is_coded = !lf_format_is_plain(&p->w->format);
     if (dev->cuda->has_gemv && lf_cuda_gemv_gate_mul_supports(p))
         lf_cuda_check(dev, lf_cuda_gemv_gate_mul(p, gate, dev->info.n_sms, lf_cuda_launch(dev)), "GEMV");
-    else if (dev->cuda->has_gemv_quant && lf_cuda_gemv_quant_gate_mul_supports(p, is_fp16))
+    else if (is_coded && lf_cuda_gemm_coded_is_gemv(dev, p) && lf_cuda_gemv_quant_gate_mul_supports(p, is_fp16))
         lf_cuda_check(dev, lf_cuda_gemv_quant_gate_mul(p, gate, dev->info.n_sms, lf_cuda_launch(dev)), "GEMV");
     else
         lf_gemm_then_gate_mul(dev, p, gate);
@@ -143,6 +143,7 @@ static enum lf_status load_kernels(struct lf_device *dev, struct lf_err *err)
     if (rc == 0) rc = lf_cuda_gemv_setup(&dev->cuda->has_gemv);
     if (rc == 0) rc = lf_cuda_gemv_quant_setup(&dev->cuda->has_gemv_quant);
     if (rc == 0) rc = lf_cuda_expand_setup();
+    if (rc == 0) rc = lf_cuda_fp8_op_setup(dev);
     if (rc == 0) rc = lf_cuda_sample_setup();
     if (rc == 0) rc = lf_experts_cuda_setup(dev);
     if (rc == 0) rc = lf_delta_cuda_setup(dev);

@@ -4,7 +4,8 @@
  * By blocks sixteen lanes have a block of a token, eight columns each. A thread block has sixteen tokens, so that the
  * scales of a block of columns, which lie token by token, are written 64 bytes at a time; and four blocks of columns,
  * so that a thread has four loads under way. By rows a thread block has a token and reads it twice, out of the
- * first-level cache the second time. */
+ * first-level cache the second time; where tokens are few, and the way through one is what takes time, with four times
+ * as many threads. */
 #include <cuda_fp8.h>
 
 #include "device/cuda/elem.cuh"
@@ -16,6 +17,8 @@ enum {
     UNIT = 8, /* columns of a lane */
     LANES = LF_FP8_BLOCK / UNIT,
     QUANT_THREADS = 256,
+    WIDE_THREADS = 1024,            /* by rows, of few tokens */
+    WIDE_TOKENS = 128,              /* that many of them keep no multiprocessor waiting */
     TOKENS = QUANT_THREADS / LANES, /* of a thread block */
     BLOCKS = 4,                     /* of columns, of a thread block */
 };
@@ -28,7 +31,7 @@ template <class T> struct unit {
 
     LF_GPU_MEMBER void load(const T *from, bool is_there)
     {
-        uint4 words = is_there ? __ldg((const uint4 *)from) : make_uint4(0, 0, 0, 0);
+        uint4 words = is_there ? *(const uint4 *)from : make_uint4(0, 0, 0, 0);
         const uint32_t w[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -93,15 +96,15 @@ template <class T> __global__ void __launch_bounds__(QUANT_THREADS) quant_blocks
     }
 }
 
-template <class T> __global__ void __launch_bounds__(QUANT_THREADS) quant_rows(const lf_quant_params p)
+template <class T, int THREADS> __global__ void __launch_bounds__(THREADS) quant_rows(const lf_quant_params p)
 {
-    __shared__ float of_warps[QUANT_THREADS / WARP];
+    __shared__ float of_warps[THREADS / WARP];
     start_successor();
     wait_predecessor();
     const T *x = (const T *)p.x + (size_t)blockIdx.x * p.x_stride;
     float most = 0.0f;
     unit<T> u;
-    for (int column = threadIdx.x * UNIT; column < p.n_in; column += QUANT_THREADS * UNIT) {
+    for (int column = threadIdx.x * UNIT; column < p.n_in; column += THREADS * UNIT) {
         u.load(x + column, true);
         most = fmaxf(most, u.largest());
     }
@@ -111,7 +114,7 @@ template <class T> __global__ void __launch_bounds__(QUANT_THREADS) quant_rows(c
     for (float other : of_warps) most = fmaxf(most, other);
     float scale = scale_of(most);
     if (threadIdx.x == 0) p.scales[blockIdx.x] = scale;
-    for (int column = threadIdx.x * UNIT; column < p.n_in; column += QUANT_THREADS * UNIT) {
+    for (int column = threadIdx.x * UNIT; column < p.n_in; column += THREADS * UNIT) {
         u.load(x + column, true);
         u.store(p.codes + (size_t)blockIdx.x * p.n_in + column, __frcp_rn(scale));
     }
@@ -119,7 +122,9 @@ template <class T> __global__ void __launch_bounds__(QUANT_THREADS) quant_rows(c
 
 int lf_cuda_quant_rows_setup(void)
 {
-    return load_kernels(quant_blocks<bf16>, quant_blocks<fp16>, quant_rows<bf16>, quant_rows<fp16>);
+    return load_kernels(quant_blocks<bf16>, quant_blocks<fp16>, quant_rows<bf16, QUANT_THREADS>,
+                        quant_rows<fp16, QUANT_THREADS>, quant_rows<bf16, WIDE_THREADS>,
+                        quant_rows<fp16, WIDE_THREADS>);
 }
 
 bool lf_cuda_quant_rows_supports(const struct lf_quant_params *p)
@@ -127,12 +132,17 @@ bool lf_cuda_quant_rows_supports(const struct lf_quant_params *p)
     return p->n_in % UNIT == 0 && p->x_stride % UNIT == 0 && (size_t)p->x % 16 == 0 && (size_t)p->codes % 8 == 0;
 }
 
+template <int THREADS> static int queue_rows(const lf_quant_params &p, lf_cuda_launch how)
+{
+    return queue_kernel(how.fp16 ? quant_rows<fp16, THREADS> : quant_rows<bf16, THREADS>, {dim3(p.n_tokens), THREADS},
+                        how, p);
+}
+
 int lf_cuda_quant_rows(const struct lf_quant_params *p, struct lf_cuda_launch how)
 {
     if (p->n_tokens == 0) return 0;
     if (p->by == LF_FP8_ROWS)
-        return queue_kernel(how.fp16 ? quant_rows<fp16> : quant_rows<bf16>, {dim3(p->n_tokens), QUANT_THREADS}, how,
-                            *p);
+        return p->n_tokens <= WIDE_TOKENS ? queue_rows<WIDE_THREADS>(*p, how) : queue_rows<QUANT_THREADS>(*p, how);
     dim3 grid(blocks_for(p->n_in, LF_FP8_BLOCK * BLOCKS), blocks_for(p->n_tokens, TOKENS));
     return queue_kernel(how.fp16 ? quant_blocks<fp16> : quant_blocks<bf16>, {grid, QUANT_THREADS}, how, *p);
 }

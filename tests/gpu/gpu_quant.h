@@ -77,4 +77,19 @@ static inline void quant_weight_free(struct quant_weight *q)
     free(q->values);
 }
 
+/* x [n_rows, n_in] as FP8 GEMMs have it: codes times scales, one scale each `group` columns of a row. Plain C of what
+ * device/cuda/quant_rows.cu does; gpu_gemm_fp8 compares that to the bit. */
+static inline void quant_round_e4m3(float *x, int n_rows, int n_in, int group)
+{
+    for (int at = 0; at < n_rows * n_in;) {
+        int n = LF_MIN(group, n_in - at % n_in);
+        float most = 0.0f;
+        for (int i = 0; i < n; i++) most = fmaxf(most, fabsf(x[at + i]));
+        float scale = fmaxf(most / 448.0f, 0x1p-126f), inverse = 1.0f / scale;
+        for (int i = 0; i < n; i++)
+            x[at + i] = scale * lf_code_number(LF_CODE_E4M3, lf_e4m3_from_f32(x[at + i] * inverse));
+        at += n;
+    }
+}
+
 #endif

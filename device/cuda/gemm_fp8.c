@@ -1,0 +1,105 @@
+/* FP8 weights by FP8 activations, on Hopper: x becomes codes and scales in the scratch (quant_rows.cu), codes are
+ * multiplied by codes (gemm_fp8_sm90.h).
+ *
+ * Which matrices. Scales are blocks of 128 x 128, or one a row; x is scaled likewise, by token and 128 columns or by
+ * token. Others (128 columns of one row) have products that no block's scale factors out of: they stay with GEMVs and
+ * expansion (gemm_coded.c), where activations keep their 16 bits.
+ *
+ * Why for few tokens too. A GEMV of activations in 16 bits would be more exact, and saves a kernel. But a token's bits
+ * would then depend on how many are beside it, and a prompt's on how it is cut. Here they do not, for any number. */
+#include "device/cuda/gemm_fp8.h"
+
+#include "core/check.h"
+#include "device/cuda/cuda_impl.h"
+#include "device/cuda/coded_order.h"
+#include "device/cuda/gemm_fp8_sm90.h"
+
+enum { CODES_ALIGN = 64, SCALES_STRIDE = 4 /* divides it */ };
+
+/* Scales lie behind the codes. */
+static uint64_t codes_bytes(int n_tokens, int n_in)
+{
+    return LF_ROUND_UP((uint64_t)n_tokens * (uint64_t)n_in, CODES_ALIGN);
+}
+
+static int scale_stride(int n_tokens)
+{
+    return LF_ROUND_UP(n_tokens, SCALES_STRIDE);
+}
+
+uint64_t lf_cuda_fp8_op_scratch(int max_tokens, int max_n_in)
+{
+    uint64_t n_blocks = ((uint64_t)max_n_in + LF_FP8_BLOCK - 1) / LF_FP8_BLOCK;
+    return codes_bytes(max_tokens, max_n_in) + n_blocks * (uint64_t)scale_stride(max_tokens) * sizeof(float);
+}
+
+static bool scales_of(const struct lf_weight *w, enum lf_fp8_scales *by)
+{
+    const struct lf_format *f = &w->format;
+    if (f->code != LF_CODE_E4M3) return false;
+    *by = f->group_rows > 1 ? LF_FP8_BLOCKS : LF_FP8_ROWS;
+    if (*by == LF_FP8_BLOCKS) return f->group_rows == LF_FP8_BLOCK && f->group == LF_FP8_BLOCK;
+    return lf_format_n_groups(f, w->n_in) == 1;
+}
+
+static struct lf_quant_params quant_of(const struct lf_gemm_params *p, enum lf_fp8_scales by)
+{
+    char *codes = p->scratch, *scales = codes + codes_bytes(p->n_tokens, p->w->n_in);
+    return (struct lf_quant_params){.codes = (uint8_t *)codes,
+                                    .scales = (float *)(void *)scales,
+                                    .scale_stride = scale_stride(p->n_tokens),
+                                    .by = by,
+                                    .x = p->x,
+                                    .n_tokens = p->n_tokens,
+                                    .n_in = p->w->n_in,
+                                    .x_stride = p->x_stride};
+}
+
+static struct lf_fp8_gemm_params gemm_of(const struct lf_gemm_params *p, const struct lf_quant_params *x)
+{
+    const struct lf_weight *w = p->w;
+    size_t scales_at = lf_coded_order_of(&w->format, w->n_out, w->n_in).scales_at;
+    return (struct lf_fp8_gemm_params){.y = p->y,
+                                       .y_float = p->y_float,
+                                       .by = x->by,
+                                       .x = x->codes,
+                                       .x_scales = x->scales,
+                                       .x_scale_stride = x->scale_stride,
+                                       .w = w->data,
+                                       .w_scales = (const float *)(const void *)((const char *)w->data + scales_at),
+                                       .bias = p->bias,
+                                       .residual = p->residual,
+                                       .alpha = p->alpha,
+                                       .n_tokens = p->n_tokens,
+                                       .n_in = w->n_in,
+                                       .n_out = w->n_out,
+                                       .y_stride = p->y_stride};
+}
+
+bool lf_cuda_fp8_op_takes(const struct lf_device *dev, const struct lf_gemm_params *p)
+{
+    enum lf_fp8_scales by;
+    if (!dev->cuda->has_fp8 || !scales_of(p->w, &by) || !lf_coded_order_has(&p->w->format, p->w->n_in)) return false;
+    struct lf_quant_params quant = quant_of(p, by);
+    struct lf_fp8_gemm_params gemm = gemm_of(p, &quant);
+    return lf_cuda_quant_rows_supports(&quant) && lf_cuda_gemm_fp8_supports(&gemm);
+}
+
+void lf_cuda_fp8_op(struct lf_device *dev, const struct lf_gemm_params *p)
+{
+    enum lf_fp8_scales by;
+    LF_ASSERT(scales_of(p->w, &by) && p->scratch != NULL && p->norm.h == NULL && p->x_sum_squares == NULL);
+    struct lf_quant_params quant = quant_of(p, by);
+    struct lf_fp8_gemm_params gemm = gemm_of(p, &quant);
+    lf_cuda_check(dev, lf_cuda_quant_rows(&quant, lf_cuda_launch(dev)), "quantizing activations");
+    if (lf_cuda_ok(dev))
+        lf_cuda_check(dev, lf_cuda_gemm_fp8(&gemm, dev->info.n_sms, -1, lf_cuda_launch(dev)), "FP8 GEMM");
+}
+
+int lf_cuda_fp8_op_setup(struct lf_device *dev)
+{
+    dev->cuda->has_fp8 = dev->info.sm == 90;
+    if (!dev->cuda->has_fp8) return 0;
+    int rc = lf_cuda_quant_rows_setup();
+    return rc == 0 ? lf_cuda_gemm_fp8_setup() : rc;
+}
