@@ -1,8 +1,10 @@
 #include "core/dtype.h"
 
+#include "core/check.h"
+
 const char *lf_dtype_name(enum lf_dtype t)
 {
-    return t == LF_F32 ? "f32" : t == LF_F16 ? "f16" : "bf16";
+    return t == LF_F32 ? "f32" : t == LF_F16 ? "f16" : t == LF_BF16 ? "bf16" : "fp8";
 }
 
 float lf_f32_from_f16(uint16_t h)
@@ -43,6 +45,7 @@ uint16_t lf_f16_from_f32(float f)
 
 void lf_to_f32(float *dst, const void *src, enum lf_dtype src_type, size_t n)
 {
+    LF_ASSERT(src_type != LF_E4M3);
     if (src_type == LF_F32) {
         memcpy(dst, src, n * 4);
         return;
@@ -57,6 +60,7 @@ void lf_to_f32(float *dst, const void *src, enum lf_dtype src_type, size_t n)
 
 void lf_from_f32(void *dst, enum lf_dtype dst_type, const float *src, size_t n)
 {
+    LF_ASSERT(dst_type != LF_E4M3);
     if (dst_type == LF_F32) {
         memcpy(dst, src, n * 4);
         return;

@@ -10,7 +10,7 @@ static enum lf_status check_opts(const struct lf_kv_cache_opts *o, bool is_host,
 {
     if (is_host ? o->dtype == LF_F16 : o->dtype == LF_F32)
         return lf_fail(err, LF_UNSUPPORTED, "a KV cache on this device holds %s, not %s",
-                       is_host ? "f32 or bf16" : "bf16 or f16", lf_dtype_name(o->dtype));
+                       is_host ? "f32, bf16 or fp8" : "bf16, f16 or fp8", lf_dtype_name(o->dtype));
     if (o->n_blocks < 1) return lf_fail(err, LF_INVALID, "KV cache of %d blocks: at least 1", o->n_blocks);
     bool has_states = o->layout && o->layout->states.n_layers > 0;
     if (has_states ? o->n_slots < 1 : o->n_slots != 0)
@@ -44,7 +44,7 @@ static enum lf_status set_groups(struct lf_kv_cache *cache, const struct lf_kv_c
     *v = lf_kv_cache_view(cache, 0);
     v->block_pages = lf_kv_layers_pages(v);
     if (!o->layout) return LF_OK;
-    uint64_t page_bytes = lf_kv_page_elems(v) * lf_dtype_bytes(v->dtype);
+    uint64_t page_bytes = lf_kv_page_bytes(v);
     cache->states = o->layout->states;
     v->block_pages = (int)(o->layout->block_bytes / page_bytes);
     LF_ASSERT(o->layout->block_bytes == (uint64_t)v->block_pages * page_bytes);
@@ -69,13 +69,13 @@ struct lf_kv_view lf_kv_cache_view(const struct lf_kv_cache *cache, int group)
 {
     const struct lf_kv_group *g = &cache->groups[group];
     struct lf_kv_view v = cache->view;
-    size_t block_elems = lf_kv_block_elems(&v);
+    size_t block_bytes = lf_kv_block_bytes(&v);
     LF_ASSERT(group >= 0 && group < cache->n_groups);
     v.n_layers = g->n_layers;
     v.n_kv_heads = g->n_kv_heads;
     v.head_dim = g->head_dim;
     v.group = group;
-    v.block_pages = (int)(block_elems / lf_kv_page_elems(&v));
+    v.block_pages = (int)(block_bytes / lf_kv_page_bytes(&v));
     return v;
 }
 
@@ -193,7 +193,9 @@ void lf_kv_cache_poison(struct lf_kv_cache *cache, int32_t block)
 {
     enum { PIECE_BYTES = 4096 };
     uint8_t nan[PIECE_BYTES];
-    if (cache->view.dtype == LF_F32) {
+    if (cache->view.dtype == LF_E4M3) {
+        memset(nan, 0xff, sizeof(nan)); /* a NaN of every type */
+    } else if (cache->view.dtype == LF_F32) {
         const uint32_t bits = 0x7fc00000u;
         for (size_t i = 0; i < PIECE_BYTES; i += sizeof(bits)) memcpy(nan + i, &bits, sizeof(bits));
     } else {

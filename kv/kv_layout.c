@@ -28,7 +28,7 @@ struct cut {
 
 static uint64_t page_bytes(const struct lf_kv_group *g, enum lf_dtype dtype)
 {
-    return LF_KV_BLOCK_TOKENS * (uint64_t)g->head_dim * lf_dtype_bytes(dtype);
+    return lf_kv_page_bytes_of(dtype, g->head_dim);
 }
 
 /* Of one layer in a block. */

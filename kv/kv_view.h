@@ -5,7 +5,7 @@
  *                  layer 0                   layer 1       …  layer L-1   not used
  *     layer l      ┌──────────── layer_stride ───────────┐
  *                  K head 0 … K head H-1   V head 0 … V head H-1
- *                  └ page ┘ (page = 64 tokens × head_dim elements)
+ *                  └ page ┘ (page = 64 tokens × head_dim elements, and the scales of fp8)
  *
  * A block holds 64 consecutive tokens of one sequence in all layers of a group and is contiguous. A page is one head's
  * K or V of a block. The order inside a page is the one the kernels read without shuffling. For those of a CPU:
@@ -17,6 +17,8 @@
  *
  * and for those of a GPU [64 tokens][head_dim] throughout: one tile (16 KiB at head_dim 128) that its copy engine
  * fetches in one go and swizzles on the way.
+ *
+ *     fp8    codes in the order of bf16, then a scale for each of the 64 tokens (kv_fp8.h)
  *
  * The bf16 orders of a CPU are the B operands of VDPBF16PS and of AMX's TDPBF16PS, and a pair unpacks to two floats
  * with a shift and a mask. Every kernel, for one query row or a thousand, reads the same pages in the same order, which
@@ -37,7 +39,7 @@ enum lf_kv_order { LF_KV_LANES, LF_KV_ROWS }; /* of a CPU, of a GPU: see above *
 
 struct lf_kv_view {
     void *base;          /* device address of block 0, aligned to 64 bytes; so is each page */
-    enum lf_dtype dtype; /* LF_F32 or LF_BF16; LF_F16 too in the order of a GPU */
+    enum lf_dtype dtype; /* of a CPU LF_F32, LF_BF16 or LF_E4M3; of a GPU LF_BF16, LF_F16 or LF_E4M3 */
     enum lf_kv_order order;
     int n_blocks;
     int n_layers; /* of the group */
@@ -49,10 +51,22 @@ struct lf_kv_view {
 
 enum lf_kv_part { LF_KV_K, LF_KV_V };
 
-/* Elements. 64-bit: a cache passes 2³¹ bytes. */
+/* Elements, codes where it is fp8. 64-bit: a cache passes 2³¹ bytes. */
 static inline size_t lf_kv_page_elems(const struct lf_kv_view *v)
 {
     return (size_t)LF_KV_BLOCK_TOKENS * (size_t)v->head_dim;
+}
+/* Of a page of 64 tokens, its scales too. Those of fp8 have 64 bytes for each 256 channels begun, of which the first 64
+ * are used: so a page of 512 channels is two of 256, and layers of both share blocks without a gap (kv_layout.h). A
+ * multiple of 64, for any even head_dim. */
+static inline size_t lf_kv_page_bytes_of(enum lf_dtype dtype, int head_dim)
+{
+    size_t channels = (size_t)head_dim, scales = dtype == LF_E4M3 ? (channels + 255) / 256 : 0;
+    return LF_KV_BLOCK_TOKENS * (channels * lf_dtype_bytes(dtype) + scales);
+}
+static inline size_t lf_kv_page_bytes(const struct lf_kv_view *v)
+{
+    return lf_kv_page_bytes_of(v->dtype, v->head_dim);
 }
 /* Of the layers: block_pages where a block holds nothing else. */
 static inline int lf_kv_layers_pages(const struct lf_kv_view *v)
@@ -65,14 +79,19 @@ static inline size_t lf_kv_block_elems(const struct lf_kv_view *v)
 }
 static inline size_t lf_kv_block_bytes(const struct lf_kv_view *v)
 {
-    return lf_kv_block_elems(v) * lf_dtype_bytes(v->dtype);
+    return lf_kv_page_bytes(v) * (size_t)v->block_pages;
 }
 /* First byte of a page. */
 static inline void *lf_kv_page(const struct lf_kv_view *v, int block, int layer, enum lf_kv_part part, int kv_head)
 {
     size_t pages = (size_t)block * (size_t)v->block_pages + ((size_t)layer * 2 + (size_t)part) * (size_t)v->n_kv_heads +
                    (size_t)kv_head;
-    return (char *)v->base + pages * lf_kv_page_elems(v) * lf_dtype_bytes(v->dtype);
+    return (char *)v->base + pages * lf_kv_page_bytes(v);
+}
+/* Of a page of fp8: a byte for each token. */
+static inline uint8_t *lf_kv_scales(const struct lf_kv_view *v, void *page)
+{
+    return (uint8_t *)page + lf_kv_page_elems(v);
 }
 /* Index of element (token in the block 0..63, channel) inside a K page and inside a V page. */
 static inline size_t lf_kv_k_index(const struct lf_kv_view *v, int token, int channel)

@@ -39,6 +39,7 @@ static struct lanes lanes_of(enum lf_dtype dtype, int e)
         field = (uint64_t)(e + 15) << 10;
         return (struct lanes){0x83ff83ff83ff83ffu, field * 0x0001000100010001u};
     case LF_F32:
+    case LF_E4M3: /* no weights' */
         break;
     }
     field = (uint64_t)(e + 127) << 23;

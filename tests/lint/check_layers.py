@@ -15,7 +15,7 @@ FLOORS = {
     "template": (["core/", "tokenizer/tokenizer.h", "grammar/grammar.h"], []),
     "grammar": (["core/"], []),
     "kv": (["core/", "device/"], []),
-    "attention": (["core/", "device/", "kv/kv_view.h"], CUDA),
+    "attention": (["core/", "device/", "kv/kv_view.h", "kv/kv_fp8.h"], CUDA),
     "model": (["core/", "device/", "kv/", "attention/"], ["pcre2.h"]),
     "server/documents": (["core/"], []),
     "server/engine": (["core/", "device/device.h", "device/delta.h", "kv/", "model/", "grammar/grammar.h"], []),

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/check.h"
+#include "core/quant.h"
 #include "kv/kv_cache.h"
 
 /* The linker sends the program's calloc here; the n-th one is refused. 0: none. */
@@ -255,17 +257,19 @@ static void poison_fills_its_block_and_no_other(void **state)
 {
     (void)state;
     struct lf_device *dev = open_device();
-    for (int dtype = LF_F32; dtype <= LF_BF16; dtype += LF_BF16 - LF_F32) {
+    static const enum lf_dtype types[] = {LF_F32, LF_BF16, LF_E4M3};
+    for (size_t k = 0; k < LF_N_ELEMS(types); k++) {
         struct lf_kv_cache_opts o = good;
         struct lf_kv_cache cache;
-        o.dtype = (enum lf_dtype)dtype;
+        o.dtype = types[k];
         assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_OK);
         memset(cache.view.base, 0, cache.buffer.bytes);
         lf_kv_cache_poison(&cache, 2);
-        size_t n = lf_kv_block_elems(&cache.view);
+        size_t n = lf_kv_block_bytes(&cache.view) / lf_dtype_bytes(types[k]); /* scales too */
         for (size_t i = 0; i < 5 * n; i++) {
-            float x = dtype == LF_F32 ? ((const float *)cache.view.base)[i]
-                                      : lf_f32_from_bf16(((const uint16_t *)cache.view.base)[i]);
+            float x = types[k] == LF_F32    ? ((const float *)cache.view.base)[i]
+                      : types[k] == LF_BF16 ? lf_f32_from_bf16(((const uint16_t *)cache.view.base)[i])
+                                            : lf_code_number(LF_CODE_E4M3, ((const uint8_t *)cache.view.base)[i]);
             if (i / n == 2)
                 assert_true(isnan(x));
             else
