@@ -10,9 +10,10 @@
 #define LOG2_E 1.44269504088896340736f
 
 /* Lays a block's arrays out from base on; returns the bytes. With base NULL it only counts. */
-static size_t lay_out(struct lf_attn_block *b, float *base, int head_dim)
+static size_t lay_out(struct lf_attn_block *b, float *base, int head_dim, enum lf_dtype kv_dtype)
 {
     size_t rows = LF_ATTN_ROWS, o_row = lf_attn_o_stride(head_dim);
+    size_t expanded = kv_dtype == LF_E4M3 ? LF_KV_BLOCK_TOKENS * (size_t)head_dim / 2 : 0;
     size_t used = 0; /* floats; every array is a multiple of 16 */
     struct {
         float **array;
@@ -30,6 +31,9 @@ static size_t lay_out(struct lf_attn_block *b, float *base, int head_dim)
         {&b->o, rows * o_row},
         {&b->acc_o, rows * o_row},
         {&b->page, LF_KV_BLOCK_TOKENS * (size_t)head_dim},
+        {&b->k_page, expanded},
+        {&b->v_pages[0], expanded},
+        {&b->v_pages[1], expanded},
     };
     for (size_t i = 0; i < LF_N_ELEMS(parts); i++) {
         if (base) *parts[i].array = base + used;
@@ -38,10 +42,10 @@ static size_t lay_out(struct lf_attn_block *b, float *base, int head_dim)
     return used * sizeof(float);
 }
 
-size_t lf_attn_scratch_bytes(int head_dim)
+size_t lf_attn_scratch_bytes(int head_dim, enum lf_dtype kv_dtype)
 {
     struct lf_attn_block b;
-    return lay_out(&b, NULL, head_dim);
+    return lay_out(&b, NULL, head_dim, kv_dtype);
 }
 
 static size_t partial_row_floats(int n_rows)
@@ -57,10 +61,11 @@ size_t lf_attn_partial_floats(int n_rows, int head_dim)
 static void block_init(struct lf_attn_block *b, const struct lf_attn_params *p, const struct lf_attn_rows *rows,
                        void *scratch)
 {
-    lay_out(b, scratch, p->kv->head_dim);
+    lay_out(b, scratch, p->kv->head_dim, p->kv->dtype);
     b->head_dim = p->kv->head_dim;
     b->o_stride = lf_attn_o_stride(b->head_dim);
-    b->kv_dtype = p->kv->dtype;
+    b->is_fp8 = p->kv->dtype == LF_E4M3;
+    b->kv_dtype = b->is_fp8 ? LF_BF16 : p->kv->dtype;
     b->n_rows = rows->n;
     b->softcap = p->softcap;
     b->softcap_arg = p->softcap > 0.0f ? p->scale / p->softcap : 0.0f;
@@ -165,13 +170,24 @@ static void tile_extent(const struct lf_attn_tile *t, int row0, int n, int *lo, 
     }
 }
 
+/* A page of fp8 as bf16 in *room, which also fetches the codes ahead; any other as it lies. */
+static void expand_page(const struct lf_attn_kernel *kernel, const struct lf_attn_block *b, enum lf_kv_part part,
+                        const void **page, const void **ahead, float *room)
+{
+    if (!b->is_fp8) return;
+    if (*page) kernel->expand(b->head_dim, part, *page, *ahead, (uint16_t *)(void *)room);
+    *page = *page ? room : NULL;
+    *ahead = NULL;
+}
+
 /* One online-softmax step. A page serves all groups before the next is touched, so it is read from the first-level
  * cache; the first group, during which it comes in, also fetches the pages ahead. */
-static void tile_step(const struct lf_attn_kernel *kernel, struct lf_attn_block *b, const struct lf_attn_tile *t)
+static void tile_step(const struct lf_attn_kernel *kernel, struct lf_attn_block *b, struct lf_attn_tile *t)
 {
     int lo, hi;
     for (int page = 0; page < LF_ATTN_TILE_PAGES; page++) {
         int first = page * LF_KV_BLOCK_TOKENS;
+        expand_page(kernel, b, LF_KV_K, &t->k[page], &t->k_ahead[page], b->k_page);
         for (int r = 0; r < b->n_rows; r += kernel->group) {
             int n = LF_MIN(kernel->group, b->n_rows - r);
             tile_extent(t, r, n, &lo, &hi);
@@ -180,6 +196,8 @@ static void tile_step(const struct lf_attn_kernel *kernel, struct lf_attn_block 
         }
     }
     kernel->next_max(b, t);
+    for (int page = 0; page < LF_ATTN_TILE_PAGES; page++)
+        expand_page(kernel, b, LF_KV_V, &t->v[page], &t->v_ahead[page], b->v_pages[page]);
     for (int r = 0; r < b->n_rows; r += kernel->group) {
         int n = LF_MIN(kernel->group, b->n_rows - r);
         tile_extent(t, r, n, &lo, &hi);

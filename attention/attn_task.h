@@ -14,7 +14,7 @@ struct lf_attn_rows {
 };
 
 /* Bytes of a worker's scratch, a multiple of 64, and of one split's partial result for n rows. */
-size_t lf_attn_scratch_bytes(int head_dim);
+size_t lf_attn_scratch_bytes(int head_dim, enum lf_dtype kv_dtype);
 size_t lf_attn_partial_floats(int n_rows, int head_dim);
 
 /* Combines splits split_lo .. split_hi - 1 and writes the rows' output. */

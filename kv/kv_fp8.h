@@ -70,7 +70,11 @@ static inline uint8_t lf_kv_fp8_quantize(uint8_t *codes, const float *x, int n)
 static inline uint16_t lf_kv_fp8_bf16(uint8_t code, uint8_t scale)
 {
     if ((code & 0x7f) == LF_KV_FP8_NAN) return (uint16_t)(0x7fc0u | (code & 0x80u) << 8);
-    return lf_bf16_from_f32(lf_code_number(LF_CODE_E4M3, code) * lf_kv_fp8_power(scale - LF_KV_FP8_BIAS));
+    /* The code's fields as a float's, whose exponent is then off by 120; subnormal ones too. */
+    uint32_t bits = (code & 0x80u) << 24 | (code & 0x7fu) << 20;
+    float number;
+    memcpy(&number, &bits, 4);
+    return lf_bf16_from_f32(number * 0x1p120f * lf_kv_fp8_power(scale - LF_KV_FP8_BIAS));
 }
 
 /* A whole page in the bf16 order of its part (kv_view.h): out [64 · head_dim]. Slots that hold nothing give anything.

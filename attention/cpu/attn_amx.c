@@ -218,5 +218,6 @@ const struct lf_attn_kernel lf_attn_kernel_amx = {.name = "amx",
                                                   .output = output,
                                                   .close = close_split,
                                                   .combine = combine_split,
+                                                  .expand = lf_attn_expand_avx2,
                                                   .begin = begin,
                                                   .end = end};

@@ -32,4 +32,5 @@ const struct lf_attn_kernel lf_attn_kernel_avx512bf16 = {.name = "avx512-bf16",
                                                          .softmax = softmax_pairs,
                                                          .output = output,
                                                          .close = close_split,
-                                                         .combine = combine_split};
+                                                         .combine = combine_split,
+                                                         .expand = lf_attn_expand_avx2};

@@ -113,4 +113,5 @@ const struct lf_attn_kernel lf_attn_kernel_c = {.name = "c",
                                                 .softmax = softmax,
                                                 .output = output,
                                                 .close = close_split,
-                                                .combine = combine};
+                                                .combine = combine,
+                                                .expand = lf_attn_expand_c};

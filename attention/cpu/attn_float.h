@@ -65,4 +65,5 @@ const struct lf_attn_kernel LF_ATTN_KERNEL = {.name = LF_ATTN_NAME,
                                               .softmax = softmax,
                                               .output = output,
                                               .close = close_split,
-                                              .combine = combine_split};
+                                              .combine = combine_split,
+                                              .expand = lf_attn_expand_avx2};

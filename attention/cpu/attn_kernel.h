@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "attention/cpu/attn_expand.h"
 #include "core/dtype.h"
 #include "core/limits.h"
 
@@ -42,18 +43,21 @@ static inline size_t lf_attn_o_stride(int head_dim)
 /* A block of query rows of one KV head. Every array is aligned to 64 bytes. */
 struct lf_attn_block {
     int head_dim;
-    size_t o_stride; /* lf_attn_o_stride(head_dim) */
-    enum lf_dtype kv_dtype;
-    int n_rows;        /* 1..LF_ATTN_ROWS */
-    float softcap;     /* 0: none */
-    float softcap_arg; /* scale / softcap */
-    float log2_scale;  /* P = exp2(log2_scale · score − maximum) */
-    float *q;          /* [LF_ATTN_ROWS][LF_ATTN_Q_STRIDE] as the implementation's pack_q left it */
-    float *s;          /* [LF_ATTN_ROWS][LF_ATTN_TILE] scores, then P */
-    float *lanes;      /* [LF_ATTN_ROWS][LF_ATTN_LANES] sums of the split's P, lane by lane */
-    float *alpha;      /* [LF_ATTN_ROWS] factors of a rescaling */
-    float *beta;       /* [LF_ATTN_ROWS] */
-    float *page;       /* [LF_KV_BLOCK_TOKENS][head_dim] for an implementation's own use */
+    size_t o_stride;        /* lf_attn_o_stride(head_dim) */
+    enum lf_dtype kv_dtype; /* of the pages that kernels see: LF_BF16 where the cache is fp8 */
+    bool is_fp8;            /* of the cache */
+    int n_rows;             /* 1..LF_ATTN_ROWS */
+    float softcap;          /* 0: none */
+    float softcap_arg;      /* scale / softcap */
+    float log2_scale;       /* P = exp2(log2_scale · score − maximum) */
+    float *q;               /* [LF_ATTN_ROWS][LF_ATTN_Q_STRIDE] as the implementation's pack_q left it */
+    float *s;               /* [LF_ATTN_ROWS][LF_ATTN_TILE] scores, then P */
+    float *lanes;           /* [LF_ATTN_ROWS][LF_ATTN_LANES] sums of the split's P, lane by lane */
+    float *alpha;           /* [LF_ATTN_ROWS] factors of a rescaling */
+    float *beta;            /* [LF_ATTN_ROWS] */
+    float *page;            /* [LF_KV_BLOCK_TOKENS][head_dim] for an implementation's own use */
+    /* pages of fp8 expanded, [64 · head_dim] each: one of K, those of a tile of V */
+    float *k_page, *v_pages[LF_ATTN_TILE_PAGES];
     /* the split being computed: maximum in log2 units, Σ P, Σ P · v */
     float *m, *l, *o;             /* [LF_ATTN_ROWS], [LF_ATTN_ROWS], [n_rows][o_stride] */
     float *acc_m, *acc_l, *acc_o; /* the splits before it, combined */
@@ -90,6 +94,7 @@ struct lf_attn_kernel {
     void (*close)(struct lf_attn_block *b);
     /* Combines acc with the split in b->m, b->l, b->o. A split without a visible key changes nothing. */
     void (*combine)(struct lf_attn_block *b);
+    lf_attn_expand_fn *expand;
     /* Called by the thread before and after a task; NULL where there is nothing to set up. */
     void (*begin)(const struct lf_attn_block *b);
     void (*end)(void);

@@ -96,7 +96,7 @@ static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_t
     size_t rows = (size_t)s->max_tokens * group; /* packed, of one head */
     int max_splits = div_up(s->max_kv_len, LF_ATTN_SPLIT);
 
-    l->scratch_bytes = align64(lf_attn_scratch_bytes(s->head_dim));
+    l->scratch_bytes = align64(lf_attn_scratch_bytes(s->head_dim, s->kv_dtype));
     l->n_work_tiles = rows / LF_ATTN_GROUP + (size_t)s->max_seqs;
     l->n_parts = 2 * l->n_work_tiles + (size_t)(TASKS_PER_THREAD * n_threads);
     size_t one_tile = slot_floats(s, SLOT_ROWS, max_splits);
@@ -120,6 +120,7 @@ static uint64_t workspace_bytes(const struct lf_attn_shape *shape, const struct 
 static const struct lf_attn_kernel *choose_kernel(enum lf_isa isa, enum lf_dtype kv_dtype)
 {
 #if defined(__x86_64__)
+    if (kv_dtype == LF_E4M3) kv_dtype = LF_BF16; /* what its pages are expanded to */
     if (isa >= LF_ISA_AMX && kv_dtype == LF_BF16) return &lf_attn_kernel_amx;
     if (isa >= LF_ISA_AVX512_BF16 && kv_dtype == LF_BF16) return &lf_attn_kernel_avx512bf16;
     if (isa >= LF_ISA_AVX512) return &lf_attn_kernel_avx512;
@@ -133,8 +134,8 @@ static const struct lf_attn_kernel *choose_kernel(enum lf_isa isa, enum lf_dtype
 static enum lf_status check(const struct lf_attn_shape *shape, const struct lf_device_info *info, struct lf_err *err)
 {
     (void)info;
-    if (shape->kv_dtype == LF_F32 || shape->kv_dtype == LF_BF16) return LF_OK;
-    return lf_fail(err, LF_UNSUPPORTED, "attention: KV of type %s; expected f32 or bf16",
+    if (shape->kv_dtype != LF_F16) return LF_OK;
+    return lf_fail(err, LF_UNSUPPORTED, "attention: KV of type %s; expected f32, bf16 or fp8",
                    lf_dtype_name(shape->kv_dtype));
 }
 

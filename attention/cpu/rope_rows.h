@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "attention/cpu/rope_run.h"
+#include "kv/kv_fp8.h"
 
 enum { NORM_LANES = 16 };
 
@@ -50,10 +51,26 @@ static uint32_t bf16_pair(float first, float second)
     return (uint32_t)lf_bf16_from_f32(first) | (uint32_t)lf_bf16_from_f32(second) << 16;
 }
 
+/* n tokens of one head's K or V, rows stride floats apart, into slots slot .. slot + n - 1 of their page of fp8. */
+static void store_fp8(const struct lf_kv_view *kv, enum lf_kv_part part, uint8_t *page, int slot, int n, const float *x,
+                      size_t stride)
+{
+    for (int t = 0; t < n; t++) {
+        uint8_t codes[LF_HEAD_DIM];
+        lf_kv_scales(kv, page)[slot + t] = lf_kv_fp8_quantize(codes, x + (size_t)t * stride, kv->head_dim);
+        for (int i = 0; i < kv->head_dim; i++)
+            page[part == LF_KV_K ? lf_kv_k_index(kv, slot + t, i) : lf_kv_v_index(kv, slot + t, i)] = codes[i];
+    }
+}
+
 /* n tokens of one head's K, [n][LF_HEAD_DIM], into slots slot .. slot + n - 1 of its page. */
 static void store_k(const struct lf_kv_view *kv, void *page, int slot, int n, float (*k)[LF_HEAD_DIM])
 {
     int d = kv->head_dim;
+    if (kv->dtype == LF_E4M3) {
+        store_fp8(kv, LF_KV_K, page, slot, n, k[0], LF_HEAD_DIM);
+        return;
+    }
     if (kv->dtype == LF_F32) {
         float *dst = (float *)page + slot;
         for (int i = 0; i < d; i++)
@@ -72,6 +89,10 @@ static void store_k(const struct lf_kv_view *kv, void *page, int slot, int n, fl
 static void store_v(const struct lf_kv_view *kv, void *page, int slot, int n, const float *v, size_t stride)
 {
     size_t d = (size_t)kv->head_dim;
+    if (kv->dtype == LF_E4M3) {
+        store_fp8(kv, LF_KV_V, page, slot, n, v, stride);
+        return;
+    }
     if (kv->dtype == LF_F32) {
         for (int t = 0; t < n; t++)
             memcpy((float *)page + (size_t)(slot + t) * d, v + (size_t)t * stride, d * sizeof(float));

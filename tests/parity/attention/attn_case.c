@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "core/mix.h"
+#include "kv/kv_fp8.h"
 #include "tests/support/test.h"
 
 enum { CANARY = 64, DENSE_NONE = -1, OS_PAGE = 4096 };
@@ -31,17 +32,34 @@ static uint64_t key_of(const struct attn_case *c, int what, int seq_idx, int pos
     return lf_mix64(k ^ ((uint64_t)pos << 24 | (uint64_t)head << 12));
 }
 
-static void store(const struct lf_kv_view *kv, void *page, size_t idx, float x)
+static size_t index_of(const struct lf_kv_view *kv, enum lf_kv_part part, int t, int channel)
 {
-    if (kv->dtype == LF_F32)
-        ((float *)page)[idx] = x;
-    else
-        ((uint16_t *)page)[idx] = lf_bf16_from_f32(x);
+    return part == LF_KV_K ? lf_kv_k_index(kv, t, channel) : lf_kv_v_index(kv, t, channel);
 }
 
-static float load(const struct lf_kv_view *kv, const void *page, size_t idx)
+/* x [head_dim] into a token's place of a page. */
+static void store(const struct lf_kv_view *kv, enum lf_kv_part part, void *page, int t, const float *x)
 {
-    return kv->dtype == LF_F32 ? ((const float *)page)[idx] : lf_f32_from_bf16(((const uint16_t *)page)[idx]);
+    uint8_t codes[LF_HEAD_DIM];
+    if (kv->dtype == LF_E4M3) lf_kv_scales(kv, page)[t] = lf_kv_fp8_quantize(codes, x, kv->head_dim);
+    for (int i = 0; i < kv->head_dim; i++) {
+        size_t idx = index_of(kv, part, t, i);
+        if (kv->dtype == LF_F32)
+            ((float *)page)[idx] = x[i];
+        else if (kv->dtype == LF_BF16)
+            ((uint16_t *)page)[idx] = lf_bf16_from_f32(x[i]);
+        else
+            ((uint8_t *)page)[idx] = codes[i];
+    }
+}
+
+static float load(const struct lf_kv_view *kv, enum lf_kv_part part, void *page, int t, int channel)
+{
+    size_t idx = index_of(kv, part, t, channel);
+    if (kv->dtype == LF_F32) return ((const float *)page)[idx];
+    if (kv->dtype == LF_BF16) return lf_f32_from_bf16(((const uint16_t *)page)[idx]);
+    uint8_t code = ((const uint8_t *)page)[idx];
+    return lf_code_number(LF_CODE_E4M3, code) * ldexpf(1.0f, lf_kv_scales(kv, page)[t] - LF_KV_FP8_BIAS);
 }
 
 static int n_blocks_of(const struct attn_case *c, int seq_idx)
@@ -54,21 +72,23 @@ static void fill_block(struct attn_data *d, int seq_idx, int block_idx)
     const struct lf_kv_view *kv = &d->kv;
     const struct attn_case *c = &d->c;
     int block = d->tables[seq_idx][block_idx], source = block_idx < c->shared_blocks ? 0 : seq_idx;
-    size_t page_bytes = lf_kv_page_elems(kv) * lf_dtype_bytes(kv->dtype);
     for (int head = 0; head < kv->n_kv_heads; head++) {
         void *k = lf_kv_page(kv, block, kv->n_layers - 1, LF_KV_K, head);
         void *v = lf_kv_page(kv, block, kv->n_layers - 1, LF_KV_V, head);
-        memset(k, 0xff, page_bytes); /* NaN in both types */
-        memset(v, 0xff, page_bytes);
+        memset(k, 0xff, lf_kv_page_bytes(kv)); /* NaN in all types */
+        memset(v, 0xff, lf_kv_page_bytes(kv));
         for (int t = 0; t < LF_KV_BLOCK_TOKENS; t++) {
             int pos = block_idx * LF_KV_BLOCK_TOKENS + t;
             if (pos >= c->kv_len[seq_idx]) break;
             uint64_t k_key = key_of(c, 1, source, pos, head), v_key = key_of(c, 2, source, pos, head);
+            float k_row[LF_HEAD_DIM], v_row[LF_HEAD_DIM];
             for (int i = 0; i < kv->head_dim; i++) {
-                store(kv, k, lf_kv_k_index(kv, t, i), normal(k_key + (uint64_t)i, c->outliers));
-                store(kv, v, lf_kv_v_index(kv, t, i), normal(v_key + (uint64_t)i, c->outliers));
+                k_row[i] = normal(k_key + (uint64_t)i, c->outliers);
+                v_row[i] = normal(v_key + (uint64_t)i, c->outliers);
             }
-            if (c->nan_key > 0 && seq_idx == 0 && pos == c->nan_key) store(kv, k, lf_kv_k_index(kv, t, 0), NAN);
+            if (c->nan_key > 0 && seq_idx == 0 && pos == c->nan_key) k_row[0] = NAN;
+            store(kv, LF_KV_K, k, t, k_row);
+            store(kv, LF_KV_V, v, t, v_row);
         }
     }
 }
@@ -251,11 +271,11 @@ static struct attn_dense *dense_of(struct attn_data *d, int seq_idx, int kv_head
     assert_non_null(dense->w);
     for (size_t pos = 0; pos < len; pos++) {
         int block = d->tables[seq_idx][pos / LF_KV_BLOCK_TOKENS], t = (int)(pos % LF_KV_BLOCK_TOKENS);
-        const void *k = lf_kv_page(&d->kv, block, d->kv.n_layers - 1, LF_KV_K, kv_head);
-        const void *v = lf_kv_page(&d->kv, block, d->kv.n_layers - 1, LF_KV_V, kv_head);
+        void *k = lf_kv_page(&d->kv, block, d->kv.n_layers - 1, LF_KV_K, kv_head);
+        void *v = lf_kv_page(&d->kv, block, d->kv.n_layers - 1, LF_KV_V, kv_head);
         for (size_t i = 0; i < dim; i++) {
-            dense->k[pos * dim + i] = load(&d->kv, k, lf_kv_k_index(&d->kv, t, (int)i));
-            dense->v[pos * dim + i] = load(&d->kv, v, lf_kv_v_index(&d->kv, t, (int)i));
+            dense->k[pos * dim + i] = load(&d->kv, LF_KV_K, k, t, (int)i);
+            dense->v[pos * dim + i] = load(&d->kv, LF_KV_V, v, t, (int)i);
         }
     }
     return dense;
@@ -398,7 +418,7 @@ void attn_check(struct lf_device *dev, const struct attn_case *c, enum lf_isa is
     struct attn_data d;
     attn_data_init(&d, dev, c);
     attn_data_run(&d, isa);
-    bool bf16 = c->dtype == LF_BF16 && isa >= LF_ISA_AVX512_BF16;
+    bool bf16 = c->dtype != LF_F32 && isa >= LF_ISA_AVX512_BF16;
     struct errors e = {0};
     for (int kv_head = 0; kv_head < c->n_kv_heads; kv_head++) /* outermost: the dense copy is by head */
         for (int s = 0; s < c->n_seqs; s++) {

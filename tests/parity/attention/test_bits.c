@@ -6,6 +6,9 @@
 
 enum { LENGTH = 1200, /* two splits and a tail */ BITS_CASES = 6 };
 
+static const enum lf_dtype TYPES[] = {LF_F32, LF_BF16, LF_E4M3};
+enum { N_TYPES = LF_N_ELEMS(TYPES) };
+
 static bool full; /* --full: 1,000 repeats */
 
 struct bits_state {
@@ -112,10 +115,10 @@ static void a_row_has_the_same_bits_however_it_is_computed(void **state)
 {
     struct bits_state *s = *state;
     for (int i = 0; i < BITS_CASES; i++)
-        for (int dtype = 0; dtype < 2; dtype++)
+        for (int dtype = 0; dtype < N_TYPES; dtype++)
             for (int isa = LF_ISA_C; isa <= (int)lf_device_info(s->two)->isa; isa++) {
                 struct attn_case c = bits_case(i);
-                c.dtype = dtype ? LF_BF16 : LF_F32;
+                c.dtype = TYPES[dtype];
                 if (isa == LF_ISA_C && i > 1 && !full) continue;
                 check_ways(s, &c, (enum lf_isa)isa);
             }
@@ -125,13 +128,9 @@ static void a_long_cache_split_over_tasks_has_the_bits_of_one_task(void **state)
 {
     struct bits_state *s = *state;
     for (int isa = LF_ISA_AVX2; isa <= (int)lf_device_info(s->two)->isa; isa++)
-        for (int dtype = 0; dtype < 2; dtype++) {
-            struct attn_case c = {.head_dim = 64,
-                                  .n_heads = 4,
-                                  .n_kv_heads = 1,
-                                  .dtype = dtype ? LF_BF16 : LF_F32,
-                                  .n_seqs = 1,
-                                  .seed = 3};
+        for (int dtype = 0; dtype < N_TYPES; dtype++) {
+            struct attn_case c = {
+                .head_dim = 64, .n_heads = 4, .n_kv_heads = 1, .dtype = TYPES[dtype], .n_seqs = 1, .seed = 3};
             struct rows whole = run_rows(s->one, &c, (enum lf_isa)isa, 19900, 40);
             struct rows split = run_rows(s->many, &c, (enum lf_isa)isa, 19900, 40);
             struct rows last = run_rows(s->many, &c, (enum lf_isa)isa, 19939, 1);
@@ -147,9 +146,9 @@ static void a_long_cache_split_over_tasks_has_the_bits_of_one_task(void **state)
 static void repeats_are_equal(void **state)
 {
     struct bits_state *s = *state;
-    for (int dtype = 0; dtype < 2; dtype++) {
+    for (int dtype = 0; dtype < N_TYPES; dtype++) {
         struct attn_case c = bits_case(0);
-        c.dtype = dtype ? LF_BF16 : LF_F32;
+        c.dtype = TYPES[dtype];
         c.n_rows[0] = 33;
         c.kv_len[0] = 5000;
         add_neighbours(&c);

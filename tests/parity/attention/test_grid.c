@@ -14,6 +14,8 @@ static const int DIMS[] = {64, 80, 96, 128, 256, 32};
 static const int ODD_DIMS[] = {8, 16, 24, 40, 72, 136, 192, 200, 264, 512};
 static const int HEADS[][2] = {{2, 2}, {4, 1}, {8, 1}, {7, 1}, {14, 2}, {4, 2}};
 static const int WINDOWS[] = {0, 64, 4096};
+enum { N_TYPES = 3 };
+static const enum lf_dtype TYPES[N_TYPES] = {LF_F32, LF_BF16, LF_E4M3};
 static const float SOFTCAPS[] = {0.0f, 30.0f};
 
 static void for_each_isa(struct lf_device *dev, const struct attn_case *c, int n_samples)
@@ -27,12 +29,22 @@ static void for_each_isa(struct lf_device *dev, const struct attn_case *c, int n
     }
 }
 
+/* The case, in its type and, where all, in the others. */
+static void for_each_type(struct lf_device *dev, const struct attn_case *c, bool all, int n_samples)
+{
+    for (int i = 0; i < N_TYPES; i++) {
+        struct attn_case typed = *c;
+        typed.dtype = TYPES[i];
+        if (all || typed.dtype == c->dtype) for_each_isa(dev, &typed, n_samples);
+    }
+}
+
 static struct attn_case grid_case(size_t len, size_t dim, size_t heads, size_t window, size_t softcap, int dtype)
 {
     return (struct attn_case){.head_dim = DIMS[dim],
                               .n_heads = HEADS[heads][0],
                               .n_kv_heads = HEADS[heads][1],
-                              .dtype = dtype ? LF_BF16 : LF_F32,
+                              .dtype = TYPES[dtype],
                               .n_seqs = 1,
                               .n_rows = {LENGTHS[len][0]},
                               .kv_len = {LENGTHS[len][1]},
@@ -53,13 +65,11 @@ static void grid_matches_float64(void **state)
             bool large = (int64_t)LENGTHS[len][0] * LENGTHS[len][1] > 1000000;
             if (!full && large && dim % 3 != len % 3) continue;
             if (!full) {
-                struct attn_case c = grid_case(len, dim, turn % 6, turn / 2 % 3, turn % 4 == 3, turn % 2);
-                for_each_isa(dev, &c, 48);
-                c.dtype = c.dtype == LF_F32 ? LF_BF16 : LF_F32;
-                if (!large) for_each_isa(dev, &c, 48);
+                struct attn_case c = grid_case(len, dim, turn % 6, turn / 2 % 3, turn % 4 == 3, (int)(turn % N_TYPES));
+                for_each_type(dev, &c, !large, 48);
                 continue;
             }
-            for (size_t i = 0; i < 6 * 3 * 2 * 2; i++) {
+            for (size_t i = 0; i < 6 * 3 * 2 * N_TYPES; i++) {
                 struct attn_case c = grid_case(len, dim, i % 6, i / 6 % 3, i / 18 % 2, (int)(i / 36));
                 for_each_isa(dev, &c, 96);
             }
@@ -73,13 +83,11 @@ static void every_head_dim_matches_float64(void **state)
     for (size_t dim = 0; dim < LF_N_ELEMS(ODD_DIMS); dim++)
         for (size_t len = 0; len < LF_N_ELEMS(LENGTHS); len++, turn++) {
             if (LENGTHS[len][0] * LENGTHS[len][1] > (full ? 1200000 : 300000)) continue;
-            struct attn_case c = grid_case(len, 0, turn % 6, turn / 2 % 3, turn % 4 == 3, turn % 2);
+            struct attn_case c = grid_case(len, 0, turn % 6, turn / 2 % 3, turn % 4 == 3, 0);
             c.head_dim = ODD_DIMS[dim];
             c.outliers = false;
             c.seed += 7000 * (1 + dim);
-            for_each_isa(*state, &c, 48);
-            c.dtype = c.dtype == LF_F32 ? LF_BF16 : LF_F32;
-            for_each_isa(*state, &c, 48);
+            for_each_type(*state, &c, true, 48);
         }
 }
 
@@ -88,7 +96,7 @@ static struct attn_case mixed_case(int i)
     struct attn_case c = {.head_dim = i % 2 ? 64 : 128,
                           .n_heads = 8,
                           .n_kv_heads = i % 3 ? 2 : 8,
-                          .dtype = i % 2 ? LF_BF16 : LF_F32,
+                          .dtype = TYPES[i % N_TYPES],
                           .n_seqs = 12,
                           .window = i % 4 == 3 ? 300 : 0,
                           .softcap = i % 5 == 4 ? 30.0f : 0.0f,
@@ -120,25 +128,24 @@ static void tails_never_touch_unused_slots(void **state)
         struct attn_case c = {.head_dim = dims[len % 6],
                               .n_heads = 4,
                               .n_kv_heads = 2,
-                              .dtype = len % 2 ? LF_BF16 : LF_F32,
                               .n_seqs = 2,
                               .n_rows = {1, LF_MIN(len, 5)},
                               .kv_len = {len, len},
                               .window = len % 3 == 0 ? 33 : 0,
                               .seed = (uint64_t)len};
-        for_each_isa(*state, &c, 64);
-        c.dtype = len % 2 ? LF_F32 : LF_BF16;
-        for_each_isa(*state, &c, 64);
+        for_each_type(*state, &c, true, 64);
     }
 }
 
 static void long_caches_with_sampled_rows(void **state)
 {
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         struct attn_case c = {.head_dim = i < 2 ? 64 : 128,
                               .n_heads = 4,
                               .n_kv_heads = i < 2 ? 2 : 1,
-                              .dtype = i % 2 ? LF_F32 : LF_BF16,
+                              .dtype = i == 4  ? LF_E4M3
+                                       : i % 2 ? LF_F32
+                                               : LF_BF16,
                               .n_seqs = 2,
                               .n_rows = {i % 2 ? 70 : 33, 1},
                               .kv_len = {i % 2 ? 65536 : 131072, i % 2 ? 131071 : 65535},
@@ -152,19 +159,19 @@ static void long_caches_with_sampled_rows(void **state)
 /* Pages past 2³¹ and 2³² bytes from the base. Only the pages in use take memory. */
 static void block_index_above_two_to_the_31_bytes(void **state)
 {
-    for (int dtype = 0; dtype < 2; dtype++) {
+    for (int dtype = 0; dtype < N_TYPES; dtype++) {
         struct attn_case c = {.head_dim = 256,
                               .n_heads = 8,
                               .n_kv_heads = 8,
-                              .dtype = dtype ? LF_BF16 : LF_F32,
+                              .dtype = TYPES[dtype],
                               .n_seqs = 2,
                               .n_rows = {1, 9},
                               .kv_len = {300, 700},
                               .n_layers = 32,
-                              .first_block = 300,
+                              .first_block = dtype == 2 ? 600 : 300,
                               .seed = 31};
-        size_t block = (size_t)2 * 64 * 256 * 8 * 32 * (dtype ? 2 : 4);
-        assert_true(block * 300 > (size_t)1 << 32);
+        size_t block = (size_t)2 * 64 * 256 * 8 * 32 * lf_dtype_bytes(c.dtype);
+        assert_true(block * (size_t)c.first_block > (size_t)1 << 32);
         for_each_isa(*state, &c, 64);
     }
 }
@@ -174,7 +181,7 @@ static struct attn_case edge_case(int dtype)
     return (struct attn_case){.head_dim = 80,
                               .n_heads = 2,
                               .n_kv_heads = 1,
-                              .dtype = dtype ? LF_BF16 : LF_F32,
+                              .dtype = TYPES[dtype],
                               .n_seqs = 1,
                               .n_rows = {200},
                               .kv_len = {200},
@@ -196,7 +203,7 @@ static void check_edge_row(struct attn_data *d, int isa, int row, int head)
 static void scores_of_infinity_become_the_softcap(void **state)
 {
     struct lf_device *dev = *state;
-    for (int dtype = 0; dtype < 2; dtype++) {
+    for (int dtype = 0; dtype < N_TYPES; dtype++) {
         struct attn_case c = edge_case(dtype);
         c.softcap = 30.0f;
         struct attn_data d;
@@ -214,7 +221,7 @@ static void scores_of_infinity_become_the_softcap(void **state)
 static void a_key_of_nan_makes_nan_of_the_rows_that_see_it(void **state)
 {
     struct lf_device *dev = *state;
-    for (int dtype = 0; dtype < 2; dtype++) {
+    for (int dtype = 0; dtype < N_TYPES; dtype++) {
         struct attn_case c = edge_case(dtype);
         c.nan_key = 100;
         struct attn_data d;
