@@ -37,8 +37,8 @@ static uint64_t weight_bytes(const struct lf_op_table_opts *o, int op_idx)
 static uint64_t kv_layer_bytes(const struct lf_op_table_opts *o, int layer)
 {
     if (layer < 0) return 0;
-    uint64_t elems = 2 * (uint64_t)lf_layer_n_kv_heads(o->hp, layer) * (uint64_t)lf_layer_head_dim(o->hp, layer);
-    return elems * lf_dtype_bytes(o->kv_dtype);
+    uint64_t page = lf_kv_page_bytes_of(o->kv_dtype, lf_layer_head_dim(o->hp, layer));
+    return 2 * (uint64_t)lf_layer_n_kv_heads(o->hp, layer) * page / LF_KV_BLOCK_TOKENS;
 }
 
 static struct lf_op_row row_of(const struct lf_op_table_opts *o, int op_idx)

@@ -39,7 +39,7 @@
 #include "model/workspace.h"
 
 enum { DEFAULT_CHUNK = 512, DEFAULT_CHUNK_GPU = 8192, DEFAULT_REQUESTS = 2, SMALL_CHUNK = 128 };
-enum { WORKING_SHARE = 4 };
+enum { WORKING_SHARE = 4, LONG_REQUEST = 128 * 1024 };
 
 /* What a plan is made from, with defaults filled in. */
 struct frame {
@@ -48,7 +48,10 @@ struct frame {
     const struct lf_device_info *info;
     struct lf_programs *programs;
     const struct lf_layer_kinds *kinds;
-    enum lf_dtype kinds_dtype; /* that they were made for: blocks of another one are cut alike */
+    enum lf_dtype kinds_dtype; /* that they were made for: blocks of another one are cut alike, but for fp8 */
+    /* the other of a plain type and fp8, the plain one first; NULL where the device has no such cache */
+    const struct lf_layer_kinds *kinds_of[2];
+    enum lf_dtype dtype_of[2];
     uint64_t weight_bytes;
     struct lf_plan_opts opts;
     bool is_auto_ctx;
@@ -74,12 +77,13 @@ static enum lf_status fill_defaults(struct frame *f, struct lf_err *err)
     LF_TRY(check_range("concurrency", o->concurrency, INT32_MAX, err));
     LF_TRY(check_range("snapshots", o->n_snapshots, LF_SNAPSHOTS_N, err));
     if (o->max_out < 0) return lf_fail(err, LF_INVALID, "%d rows of logits, expected 1 or more", o->max_out);
-    if (f->info->is_host && o->kv_dtype != LF_F32 && o->kv_dtype != LF_BF16) {
-        return lf_fail(err, LF_UNSUPPORTED, "--kv-dtype %s is not implemented (f32 and bf16 are)",
+    if (f->info->is_host && o->kv_dtype == LF_F16) {
+        return lf_fail(err, LF_UNSUPPORTED, "--kv-dtype %s is not implemented (f32, bf16 and fp8 are)",
                        lf_dtype_name(o->kv_dtype));
     }
-    if (!f->info->is_host && o->kv_dtype != f->info->act_dtype) {
-        return lf_fail(err, LF_UNSUPPORTED, "--kv-dtype %s: on a GPU this model's KV cache is in %s, leave it at auto",
+    if (!f->info->is_host && o->kv_dtype != f->info->act_dtype && o->kv_dtype != LF_E4M3) {
+        return lf_fail(err, LF_UNSUPPORTED,
+                       "--kv-dtype %s: on a GPU this model's KV cache is in %s or fp8, leave it at auto",
                        lf_dtype_name(o->kv_dtype), lf_dtype_name(f->info->act_dtype));
     }
     if (o->chunk > 0 && o->max_seqs > o->chunk) {
@@ -308,6 +312,35 @@ static void decide(struct lf_plan *p, const struct frame *f)
     }
 }
 
+/* The same with a cache of fp8, or of the plain type; false where the device has none. */
+static bool with_cache(struct frame *out, const struct frame *f, bool fp8)
+{
+    *out = *f;
+    out->kinds = f->kinds_of[fp8];
+    out->kinds_dtype = out->opts.kv_dtype = f->dtype_of[fp8];
+    return out->kinds != NULL;
+}
+
+static int requests_in(const struct frame *f, bool fp8, int n_tokens)
+{
+    struct frame of;
+    struct lf_plan p;
+    if (!with_cache(&of, f, fp8)) return -1;
+    size_parts(&p, &of);
+    lower_max_seqs(&p, &of);
+    int64_t need = lf_kv_windows_need(&p.windows, blocks_of((uint64_t)n_tokens));
+    return (int)(LF_MAX(blocks_left(&p, &of.opts) - p.n_step_blocks, 0) / need);
+}
+
+static void count_requests(struct lf_plan *p, const struct frame *f)
+{
+    struct lf_plan_requests *r = &p->requests;
+    r->tokens = LF_MIN(p->ctx, LONG_REQUEST);
+    r->plain = f->dtype_of[0];
+    r->n_plain = requests_in(f, false, r->tokens);
+    r->n_fp8 = requests_in(f, true, r->tokens);
+}
+
 static bool fits_with(const struct frame *f, const struct lf_plan_opts *opts)
 {
     struct frame other = *f;
@@ -395,6 +428,9 @@ static void write_ways_out(struct lf_plan *p, const struct frame *f)
         if (fits_with(f, &o)) lf_buf_printf(&out, "--kv-dtype bf16 fits; ");
         o = f->opts;
     }
+    struct frame fp8;
+    if (o.kv_dtype != LF_E4M3 && with_cache(&fp8, f, true) && fits_with(&fp8, &fp8.opts))
+        lf_buf_printf(&out, "--kv-dtype fp8 fits; ");
     if (o.chunk > SMALL_CHUNK && o.max_seqs <= SMALL_CHUNK) {
         o.chunk = SMALL_CHUNK;
         o.max_out = LF_MIN(o.max_out, o.chunk);
@@ -457,6 +493,22 @@ static enum lf_status check_attention(const struct frame *f, struct lf_err *err)
     return LF_OK;
 }
 
+/* What the plan would be with a cache of the other type: beside, where the device has such a cache. */
+static void find_other_cache(struct frame *f, struct lf_layer_kinds *kinds)
+{
+    bool is_fp8 = f->opts.kv_dtype == LF_E4M3;
+    struct frame other;
+    f->dtype_of[0] = !is_fp8 ? f->opts.kv_dtype : f->info->is_host ? LF_BF16 : f->info->act_dtype;
+    f->dtype_of[1] = LF_E4M3;
+    f->kinds_of[is_fp8] = f->kinds;
+    if (lf_layer_kinds_make(kinds, f->hp, f->programs, f->dtype_of[!is_fp8], f->info->act_dtype, f->opts.cache_groups,
+                            NULL) != LF_OK)
+        return;
+    f->kinds_of[!is_fp8] = kinds;
+    with_cache(&other, f, !is_fp8);
+    if (check_attention(&other, NULL) != LF_OK) f->kinds_of[!is_fp8] = NULL;
+}
+
 static enum lf_status check_snapshots(const struct frame *f, struct lf_err *err)
 {
     if (f->opts.n_snapshots == 0) return LF_OK;
@@ -482,7 +534,7 @@ enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, ui
                             const struct lf_plan_opts *opts, struct lf_err *err)
 {
     struct lf_programs programs;
-    struct lf_layer_kinds kinds = {.n = 0};
+    struct lf_layer_kinds kinds = {.n = 0}, other = {.n = 0};
     struct frame f = {.hp = hp,
                       .ops = ops,
                       .info = info,
@@ -500,6 +552,7 @@ enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, ui
     if (status == LF_OK) status = check_whole_chunks(&f, err);
     if (status == LF_OK) status = check_attention(&f, err);
     if (status != LF_OK) goto done;
+    find_other_cache(&f, &other);
     decide(&p, &f);
     if (f.is_auto_ctx && !p.fits) { /* where none fits: what the least would need */
         int largest = largest_ctx(&f);
@@ -507,8 +560,10 @@ enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, ui
         decide(&p, &f);
     }
     if (!p.fits) write_advice(&p, &f);
+    count_requests(&p, &f);
     *out = p;
 done:
+    lf_layer_kinds_deinit(&other);
     lf_layer_kinds_deinit(&kinds);
     lf_programs_deinit(&programs);
     return status;

@@ -42,6 +42,13 @@ struct lf_plan_opts {
     bool cache_groups; /* layers with windows keep the last tokens alone (kv/kv_layout.h); else all do */
 };
 
+/* Requests for which memory has room with a KV cache of each type, however many may run at once. */
+struct lf_plan_requests {
+    int tokens; /* of each: 128K, or ctx where that is less */
+    enum lf_dtype plain;
+    int n_plain, n_fp8; /* -1: not on this device */
+};
+
 struct lf_plan {
     char device[LF_DEVICE_NAME + 8]; /* "cpu, avx512-bf16", "cuda, NVIDIA H100 80GB HBM3" */
     bool is_described;               /* the device is not there: context_bytes is an assumption */
@@ -81,6 +88,7 @@ struct lf_plan {
     uint64_t limit_bytes;     /* --memory, or what was decided */
     bool fits;
     int n_concurrent; /* requests of ctx tokens at once; where the plan does not fit, what there is memory for */
+    struct lf_plan_requests requests;
     int longest_ctx;  /* tokens of the longest single request; where it does not fit, the ctx that advice names, or 0 */
     char advice[512]; /* what to change where it does not fit; "" where it does */
 };

@@ -116,6 +116,13 @@ static void name_heads(const struct lf_hparams *hp, struct lf_buf *out)
                       lf_layer_n_kv_heads(hp, first), lf_layer_head_dim(hp, first));
 }
 
+static void requests_line(const struct lf_plan_requests *r, struct lf_buf *out)
+{
+    if (r->n_plain < 0 || r->n_fp8 < 0) return; /* there is no choice */
+    lf_buf_printf(out, "Room for %d request%s of %d tokens with --kv-dtype %s, for %d with fp8.\n", r->n_plain,
+                  r->n_plain == 1 ? "" : "s", r->tokens, lf_dtype_name(r->plain), r->n_fp8);
+}
+
 void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct lf_buf *out)
 {
     char note[128], name[LF_WEIGHTS_NAME_BYTES];
@@ -151,6 +158,7 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
         snprintf(note, sizeof(note), "%" PRIu64 " tokens below the cache, of this machine's memory", p->below_tokens);
         row(out, "--cache-memory", p->below_bytes, note);
     }
+    requests_line(&p->requests, out);
     if (p->fits) {
         lf_buf_printf(out, "Fits: %d request%s of %d tokens at once; longest context %d tokens.\n", p->n_concurrent,
                       p->n_concurrent == 1 ? "" : "s", p->ctx, p->longest_ctx);
@@ -159,12 +167,20 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
     }
 }
 
+static void print_requests_json(const struct lf_plan_requests *r, struct lf_buf *out)
+{
+    lf_buf_printf(out, ",\"room\":{\"request_tokens\":%d", r->tokens);
+    if (r->n_plain >= 0) lf_buf_printf(out, ",\"%s\":%d", lf_dtype_name(r->plain), r->n_plain);
+    if (r->n_fp8 >= 0) lf_buf_printf(out, ",\"fp8\":%d", r->n_fp8);
+    lf_buf_char(out, '}');
+}
+
 static void print_groups_json(const struct lf_plan *p, struct lf_buf *out)
 {
     lf_buf_cstr(out, ",\"kv_groups\":[");
     for (int i = 0; i < p->n_groups; i++) {
         const struct lf_kv_group *g = &p->groups[i];
-        uint64_t page = LF_KV_BLOCK_TOKENS * (uint64_t)g->head_dim * lf_dtype_bytes(p->kv_dtype);
+        uint64_t page = lf_kv_page_bytes_of(p->kv_dtype, g->head_dim);
         uint64_t used = 2 * (uint64_t)g->n_kv_heads * (uint64_t)g->n_layers * page;
         lf_buf_printf(out,
                       "%s{\"window\":%d,\"layers\":%d,\"kv_heads\":%d,\"head_dim\":%d,\"request_blocks\":%d,"
@@ -231,6 +247,7 @@ void lf_plan_print_json(const struct lf_plan *p, const struct lf_hparams *hp, st
         lf_buf_printf(out, ",\"%s\":%" PRIu64, numbers[i].key, numbers[i].value);
     }
     print_groups_json(p, out);
+    print_requests_json(&p->requests, out);
     lf_buf_printf(out, ",\"fits\":%s,\"advice\":", p->fits ? "true" : "false");
     lf_json_write_string(out, lf_str_c(p->advice));
     lf_buf_char(out, '}');

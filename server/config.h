@@ -31,7 +31,7 @@ enum { LF_CONFIG_LIST_N = 64, LF_CONFIG_ARGS_N = 64 };
 /* --speculate where nobody says: LF_SPECULATION_OFF or LF_SPECULATION_AUTO (server/engine/speculation.h). */
 enum { LF_SPECULATE_DEFAULT = 0 };
 
-enum lf_kv_choice { LF_KV_AUTO, LF_KV_F32, LF_KV_BF16 };
+enum lf_kv_choice { LF_KV_AUTO, LF_KV_F32, LF_KV_BF16, LF_KV_FP8 };
 
 /* Strings and lists live in the arena; lists end with NULL, and an empty list is NULL. */
 struct lf_config {

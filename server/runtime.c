@@ -109,6 +109,7 @@ static enum lf_status describe_device(struct lf_device_opts *out, const struct l
 static enum lf_dtype kv_dtype(const struct lf_runtime *rt)
 {
     const struct lf_device_info *info = lf_device_info(rt->dev);
+    if (rt->config->kv_dtype == LF_KV_FP8) return LF_E4M3;
     if (rt->config->kv_dtype == LF_KV_AUTO && !info->is_host) return info->act_dtype;
     if (rt->config->kv_dtype == LF_KV_AUTO) return rt->hp.dtype == LF_F32 ? LF_F32 : LF_BF16;
     return rt->config->kv_dtype == LF_KV_F32 ? LF_F32 : LF_BF16;

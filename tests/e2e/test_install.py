@@ -115,7 +115,7 @@ class Install(unittest.TestCase):
         self.assertEqual(self.complete("longflash", "se"), ["serve"])
         self.assertEqual(self.complete("longflash", "serve", "--max-s"), ["--max-seqs"])
         self.assertEqual(self.complete("longflash", "plan", "--drain"), [])
-        self.assertEqual(self.complete("longflash", "serve", "--kv-dtype", ""), ["auto", "f32", "bf16"])
+        self.assertEqual(self.complete("longflash", "serve", "--kv-dtype", ""), ["auto", "f32", "bf16", "fp8"])
         self.assertEqual(self.complete("longflash", "serve", "--port", ""), [])
         self.assertEqual(self.complete("longflash", "docs", "a"), ["api"])
         self.assertEqual(self.complete("longflash", "help", "tok"), ["tokenize"])

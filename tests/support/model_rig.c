@@ -16,7 +16,7 @@ static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_o
     LF_TRY(lf_device_open(&rig->dev, &dev_opts, err));
     if (o->adapt) o->adapt(rig->dev);
     const struct lf_device_info *info = lf_device_info(rig->dev);
-    enum lf_dtype kv_dtype = info->is_host ? o->kv_dtype : info->act_dtype;
+    enum lf_dtype kv_dtype = info->is_host || o->kv_dtype == LF_E4M3 ? o->kv_dtype : info->act_dtype;
     struct lf_model_opts model_opts = {.dir = o->dir,
                                        .load = o->load,
                                        .quantize = o->quantize,

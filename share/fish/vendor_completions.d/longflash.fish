@@ -29,7 +29,7 @@ complete -c longflash -n '__fish_seen_subcommand_from serve' -l generation-confi
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l ctx -d 'longest prompt + answer of one request; auto: the longest that fits' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l memory -d 'ceiling for the whole process, on a GPU for what it puts into the GPU\'s memory' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l kv-tokens -d 'KV cache of exactly this many tokens' -x
-complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l kv-dtype -d 'element type of the KV cache' -x -a 'auto f32 bf16'
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l kv-dtype -d 'element type of the KV cache' -x -a 'auto f32 bf16 fp8'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l snapshots -d 'states that the prefix cache keeps, of models that have such' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l no-fusion -d 'run the plain ops alone, to compare'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l prefix-cache -d 'keep the KV blocks of finished requests, so that the same document is not read twice' -x -a 'on off'

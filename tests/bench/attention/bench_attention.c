@@ -81,6 +81,14 @@ static void fill_cache(struct workload *w)
 {
     size_t n = (size_t)w->kv.n_blocks * lf_kv_block_elems(&w->kv), step = 4096;
     float x[4096];
+    if (w->dtype == LF_E4M3) { /* random codes of numbers up to 2, scales of 1 */
+        uint8_t *bytes = w->kv.base;
+        for (size_t i = 0; i < lf_kv_block_bytes(&w->kv) * (size_t)w->kv.n_blocks; i++) {
+            size_t at = i % lf_kv_page_bytes(&w->kv);
+            bytes[i] = at < lf_kv_page_elems(&w->kv) ? (uint8_t)(0x20 + i * 2654435761u % 0x20) : 127;
+        }
+        return;
+    }
     for (size_t at = 0; at < n; at += step) {
         fill_random(x, step, at + 1);
         lf_from_f32((char *)w->kv.base + at * lf_dtype_bytes(w->dtype), w->dtype, x, LF_MIN(step, n - at));
@@ -286,11 +294,11 @@ static void latency(const struct bench *b, const struct shape *shape, int n_seqs
 
 static const struct shape DEMO = {"d64 4/2", 4, 2, 64, 6}, LARGE = {"d128 32/8", 32, 8, 128, 4},
                           WIDE = {"d256 16/8", 16, 8, 256, 2};
-static const enum lf_dtype DTYPES[] = {LF_BF16, LF_F32};
+static const enum lf_dtype DTYPES[] = {LF_BF16, LF_F32, LF_E4M3};
 
 static void all_prefill(const struct bench *b)
 {
-    for (int i = 0; i < 2; i++)
+    for (size_t i = 0; i < LF_N_ELEMS(DTYPES); i++)
         for (int len = 512; len <= b->max_len; len *= 2) {
             prefill(b, &DEMO, DTYPES[i], len);
             if (len <= b->max_len / 4) prefill(b, &LARGE, DTYPES[i], len);
@@ -300,11 +308,12 @@ static void all_prefill(const struct bench *b)
 
 static void all_decode(const struct bench *b)
 {
-    for (int i = 0; i < 2; i++) { /* the same bytes in both types: 384 and 512 MiB */
-        decode(b, &DEMO, DTYPES[i], 1, 131072 >> i);
-        decode(b, &DEMO, DTYPES[i], 16, 8192 >> i);
-        decode(b, &LARGE, DTYPES[i], 2, 16384 >> i);
-        decode(b, &WIDE, DTYPES[i], 2, 16384 >> i);
+    for (size_t i = 0; i < LF_N_ELEMS(DTYPES); i++) { /* the same bytes in f32 and bf16, 384 and 512 MiB; fp8 half */
+        int halved = DTYPES[i] == LF_F32;
+        decode(b, &DEMO, DTYPES[i], 1, 131072 >> halved);
+        decode(b, &DEMO, DTYPES[i], 16, 8192 >> halved);
+        decode(b, &LARGE, DTYPES[i], 2, 16384 >> halved);
+        decode(b, &WIDE, DTYPES[i], 2, 16384 >> halved);
     }
 }
 

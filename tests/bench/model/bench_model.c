@@ -90,7 +90,7 @@ static struct options parse_args(int argc, char **argv)
         else if (strcmp(argv[i], "--clock") == 0 && ++i)
             o.clock.cpu_time = strcmp(value, "cpu") == 0;
         else if (strcmp(argv[i], "--kv") == 0 && ++i)
-            o.kv_dtype = strcmp(value, "f32") == 0 ? LF_F32 : LF_BF16;
+            o.kv_dtype = strcmp(value, "f32") == 0 ? LF_F32 : strcmp(value, "fp8") == 0 ? LF_E4M3 : LF_BF16;
         else if (strcmp(argv[i], "--quantize") == 0 && ++i)
             o.quantize = code_by_name(value);
         else if (strcmp(argv[i], "--isa") == 0 && ++i)
@@ -122,7 +122,7 @@ static void open_bench(struct bench *b, const struct options *o)
                                       .act_dtype = b->hp.dtype == LF_F16 ? LF_F16 : LF_BF16};
     must(lf_device_open(&b->dev, &dev_opts, &err), &err);
     const struct lf_device_info *info = lf_device_info(b->dev);
-    enum lf_dtype kv_dtype = info->is_host ? o->kv_dtype : info->act_dtype;
+    enum lf_dtype kv_dtype = info->is_host || o->kv_dtype == LF_E4M3 ? o->kv_dtype : info->act_dtype;
     struct lf_weights_size weights;
     b->model_opts = (struct lf_model_opts){
         .dir = o->dir, .load = o->load, .quantize = o->quantize, .dummy_seed = 1, .plan = &b->plan};

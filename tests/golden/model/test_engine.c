@@ -49,7 +49,8 @@ static void write_model(const struct temp_dir *dir, enum kind kind)
     config_write(&c, dir);
 }
 
-static void setup_open(struct setup *s, enum kind kind, bool cache_groups, int chunk, int kv_tokens)
+static void setup_open(struct setup *s, enum kind kind, enum lf_dtype kv_dtype, bool cache_groups, int chunk,
+                       int kv_tokens)
 {
     struct lf_err err = {0};
     memset(s, 0, sizeof(*s));
@@ -65,7 +66,7 @@ static void setup_open(struct setup *s, enum kind kind, bool cache_groups, int c
                                   .max_seqs = 8,
                                   .max_out = 8,
                                   .kv_tokens = kv_tokens,
-                                  .kv_dtype = LF_BF16,
+                                  .kv_dtype = kv_dtype,
                                   .prefix_cache = true,
                                   .cache_groups = cache_groups};
     if (model_rig_open(&s->rig, &opts, &err) != LF_OK) fail_msg("%s", err.message);
@@ -83,11 +84,12 @@ static void setup_close(struct setup *s)
 }
 
 /* Alone, from the cache, all together twice; the longest is found in the cache. */
-static void compare(const struct answer *expected, enum kind kind, int chunk, int kv_tokens, bool is_cached)
+static void compare(const struct answer *expected, enum kind kind, enum lf_dtype kv_dtype, int chunk, int kv_tokens,
+                    bool is_cached)
 {
     struct setup s;
     struct answer got[PROMPTS];
-    setup_open(&s, kind, true, chunk, kv_tokens);
+    setup_open(&s, kind, kv_dtype, true, chunk, kv_tokens);
     ask_alone(s.engine, lengths, PROMPTS, got);
     expect_same(expected, got, lengths, PROMPTS);
     int n_cached = collect(submit(s.engine, lengths[PROMPTS - 1]), &got[PROMPTS - 1]).n_cached;
@@ -100,19 +102,26 @@ static void compare(const struct answer *expected, enum kind kind, int chunk, in
     setup_close(&s);
 }
 
+static void check_answers(enum kind kind, enum lf_dtype kv_dtype, struct answer *expected)
+{
+    static const int chunks[] = {16, 130, 512};
+    struct setup s;
+    setup_open(&s, kind, kv_dtype, false, 512, 4 * CTX);
+    ask_alone(s.engine, lengths, PROMPTS, expected);
+    assert_int_equal(s.rig.kv.n_groups, 1);
+    setup_close(&s);
+    for (size_t k = 0; k < LF_N_ELEMS(chunks); k++) compare(expected, kind, kv_dtype, chunks[k], 4 * CTX, true);
+    compare(expected, kind, kv_dtype, 130, CTX, false); /* documents push each other out */
+}
+
 static void answers_are_the_same_with_and_without_cache_groups(void **state)
 {
     (void)state;
     for (enum kind kind = 0; kind < KINDS_N; kind++) {
-        struct setup s;
-        struct answer expected[PROMPTS];
-        setup_open(&s, kind, false, 512, 4 * CTX);
-        ask_alone(s.engine, lengths, PROMPTS, expected);
-        assert_int_equal(s.rig.kv.n_groups, 1);
-        setup_close(&s);
-        static const int chunks[] = {16, 130, 512};
-        for (size_t k = 0; k < LF_N_ELEMS(chunks); k++) compare(expected, kind, chunks[k], 4 * CTX, true);
-        compare(expected, kind, 130, CTX, false); /* documents push each other out */
+        struct answer in_bf16[PROMPTS], in_fp8[PROMPTS];
+        check_answers(kind, LF_BF16, in_bf16);
+        check_answers(kind, LF_E4M3, in_fp8);
+        assert_memory_not_equal(in_bf16, in_fp8, sizeof(in_fp8));
     }
 }
 
@@ -122,8 +131,8 @@ static void a_cache_of_one_context_holds_it_and_is_as_small_as_planned(void **st
     (void)state;
     struct setup with, without;
     struct lf_engine_state now;
-    setup_open(&with, SOME_SLIDE, true, 64, CTX);
-    setup_open(&without, SOME_SLIDE, false, 64, CTX);
+    setup_open(&with, SOME_SLIDE, LF_BF16, true, 64, CTX);
+    setup_open(&without, SOME_SLIDE, LF_BF16, false, 64, CTX);
     const struct lf_kv_cache *kv = &with.rig.kv;
     assert_int_equal(kv->n_groups, 3); /* two full layers; four with windows */
     int n_seq = CTX / LF_KV_BLOCK_TOKENS + 2 * (2 + 2), n_step = 2;

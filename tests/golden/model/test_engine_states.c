@@ -27,6 +27,7 @@ static const enum lf_code formats[] = {LF_CODE_E4M3, LF_CODE_I8, LF_CODE_I4};
 struct setup_opts {
     bool has_experts, prefix_cache, has_disk;
     enum lf_code quantize;
+    enum lf_dtype kv_dtype;
     int chunk, kv_tokens;
 };
 
@@ -83,7 +84,7 @@ static void start(struct setup *s, const struct setup_opts *o)
                                   .max_seqs = MAX_SEQS,
                                   .max_out = MAX_SEQS,
                                   .kv_tokens = o->kv_tokens,
-                                  .kv_dtype = LF_BF16,
+                                  .kv_dtype = o->kv_dtype,
                                   .prefix_cache = o->prefix_cache};
     if (model_rig_open(&s->rig, &opts, &err) != LF_OK) fail_msg("%s", err.message);
     assert_int_equal(s->rig.kv.states.n_layers, 4);
@@ -129,10 +130,11 @@ static struct lf_request_state ask(struct setup *s, int i, struct answer *out)
 }
 
 /* What the model says when nothing is kept of anything. */
-static void ask_without_cache(bool has_experts, enum lf_code quantize, struct answer *out)
+static void ask_without_cache(bool has_experts, enum lf_code quantize, enum lf_dtype kv_dtype, struct answer *out)
 {
     struct setup s;
-    struct setup_opts o = {.has_experts = has_experts, .quantize = quantize, .chunk = 512, .kv_tokens = 4 * CTX};
+    struct setup_opts o = {
+        .has_experts = has_experts, .quantize = quantize, .kv_dtype = kv_dtype, .chunk = 512, .kv_tokens = 4 * CTX};
     setup_open(&s, &o);
     for (int i = 0; i < PROMPTS; i++) assert_int_equal(ask(&s, i, &out[i]).n_cached, 0);
     for (int i = 1; i < PROMPTS; i++) assert_memory_not_equal(&out[0], &out[i], sizeof(out[0]));
@@ -161,10 +163,12 @@ static void answers_are_the_same_in_any_company_and_from_snapshots(void **state)
 {
     (void)state;
     static const int chunks[] = {16, 64, 130, 1000};
-    for (int has_experts = 0; has_experts < 2; has_experts++) {
+    for (int i = 0; i < 3; i++) {
+        bool has_experts = i == 1;
+        enum lf_dtype kv_dtype = i == 2 ? LF_E4M3 : LF_BF16;
         struct answer expected[PROMPTS];
-        struct setup_opts o = {.has_experts = has_experts, .kv_tokens = 4 * CTX};
-        ask_without_cache(has_experts, LF_CODE_NONE, expected);
+        struct setup_opts o = {.has_experts = has_experts, .kv_dtype = kv_dtype, .kv_tokens = 4 * CTX};
+        ask_without_cache(has_experts, LF_CODE_NONE, kv_dtype, expected);
         for (size_t k = 0; k < LF_N_ELEMS(chunks); k++) {
             o.chunk = chunks[k];
             compare(expected, o, true);
@@ -180,9 +184,10 @@ static void answers_of_quantized_weights_are_the_same_in_any_company(void **stat
     (void)state;
     for (size_t i = 0; i < LF_N_ELEMS(formats); i++) {
         struct answer plain[PROMPTS], expected[PROMPTS];
-        struct setup_opts o = {.has_experts = true, .quantize = formats[i], .chunk = 130, .kv_tokens = 4 * CTX};
-        ask_without_cache(true, LF_CODE_NONE, plain);
-        ask_without_cache(true, formats[i], expected);
+        struct setup_opts o = {
+            .has_experts = true, .quantize = formats[i], .kv_dtype = LF_BF16, .chunk = 130, .kv_tokens = 4 * CTX};
+        ask_without_cache(true, LF_CODE_NONE, LF_BF16, plain);
+        ask_without_cache(true, formats[i], LF_BF16, expected);
         assert_memory_not_equal(plain, expected, sizeof(plain));
         compare(expected, o, true);
         o.chunk = 16;
@@ -210,13 +215,17 @@ static void wait_until_saved(struct setup *s)
     assert_true(n_listed(s) >= n_least);
 }
 
-static void check_disk(enum lf_code quantize)
+static void check_disk(enum lf_code quantize, enum lf_dtype kv_dtype)
 {
     struct setup s;
     struct answer expected[PROMPTS], got[PROMPTS];
-    struct setup_opts o = {
-        .prefix_cache = true, .has_disk = true, .quantize = quantize, .chunk = 130, .kv_tokens = 4 * CTX};
-    ask_without_cache(false, quantize, expected);
+    struct setup_opts o = {.prefix_cache = true,
+                           .has_disk = true,
+                           .quantize = quantize,
+                           .kv_dtype = kv_dtype,
+                           .chunk = 130,
+                           .kv_tokens = 4 * CTX};
+    ask_without_cache(false, quantize, kv_dtype, expected);
     setup_open(&s, &o);
     assert_int_equal(ask(&s, LONGEST, &got[LONGEST]).n_restored, 0);
     wait_until_saved(&s);
@@ -235,8 +244,9 @@ static void check_disk(enum lf_code quantize)
 static void answers_are_the_same_from_a_disk_that_outlived_the_engine(void **state)
 {
     (void)state;
-    check_disk(LF_CODE_NONE);
-    for (size_t i = 0; i < LF_N_ELEMS(formats); i++) check_disk(formats[i]);
+    check_disk(LF_CODE_NONE, LF_BF16);
+    check_disk(LF_CODE_NONE, LF_E4M3);
+    for (size_t i = 0; i < LF_N_ELEMS(formats); i++) check_disk(formats[i], LF_BF16);
 }
 
 int main(void)

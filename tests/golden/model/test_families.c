@@ -108,6 +108,9 @@ static int check_greedy(const struct expected *e, const float *logits, double cl
     return n;
 }
 
+enum { KV_TYPES_N = 3 };
+static const enum lf_dtype kv_types[KV_TYPES_N] = {LF_F32, LF_BF16, LF_E4M3};
+
 /* Returns the relative error. expands: also what the device has kernels for, which is exact. */
 static double check_model(const char *name, bool bf16_weights, int isa, enum lf_dtype kv_dtype, bool expands)
 {
@@ -323,12 +326,12 @@ static void a_token_has_the_same_bits_in_any_company(void **state)
 {
     (void)state;
     static const int at_once[] = {1, 2, 5, 16, 29};
-    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]) * 2; i++) {
+    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]) * KV_TYPES_N; i++) {
         char dir[256];
         struct expected e;
         struct model_rig rig;
         struct lf_err err;
-        snprintf(dir, sizeof(dir), "tests/golden/model/data/%s", models[i / 2].name);
+        snprintf(dir, sizeof(dir), "tests/golden/model/data/%s", models[i / KV_TYPES_N].name);
         read_expected(&e, dir);
         struct model_rig_opts opts = {.dir = dir,
                                       .max_isa = -1,
@@ -338,7 +341,7 @@ static void a_token_has_the_same_bits_in_any_company(void **state)
                                       .max_seqs = 2,
                                       .max_out = CHUNK,
                                       .kv_tokens = 256,
-                                      .kv_dtype = i % 2 ? LF_BF16 : LF_F32};
+                                      .kv_dtype = kv_types[i % KV_TYPES_N]};
         assert_int_equal(model_rig_open(&rig, &opts, &err), LF_OK);
         size_t n = (size_t)e.n_ids * (size_t)e.n_vocab;
         float *alone = calloc(n, sizeof(float)), *again = calloc(n, sizeof(float));
@@ -443,12 +446,12 @@ static void windows_that_have_slid_change_no_logit(void **state)
     (void)state;
     static const int chunks[] = {1, 7, CHUNK};
     int n_gone = 0, most_groups = 0;
-    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]) * 2; i++) {
+    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]) * KV_TYPES_N; i++) {
         char dir[256];
         struct expected e;
         int n_groups;
-        enum lf_dtype kv_dtype = i % 2 ? LF_BF16 : LF_F32;
-        snprintf(dir, sizeof(dir), "tests/golden/model/data/%s", models[i / 2].name);
+        enum lf_dtype kv_dtype = kv_types[i % KV_TYPES_N];
+        snprintf(dir, sizeof(dir), "tests/golden/model/data/%s", models[i / KV_TYPES_N].name);
         read_expected(&e, dir);
         size_t n = (size_t)SLIDE_TOKENS * (size_t)e.n_vocab;
         float *all = calloc(n, sizeof(float)), *slid = calloc(n, sizeof(float));

@@ -16,7 +16,8 @@ static void *aligned(size_t n)
     return p;
 }
 
-/* Every scale that quantizing makes, but for the last, which has no codes above 256, and codes: all 256 of them in turn, or normal ones alone. */
+/* Every scale that quantizing makes, but for the last, which has no codes above 256, and codes: all 256 of them in
+ * turn, or normal ones alone. */
 static void fill_page(uint8_t *page, int head_dim, int round)
 {
     int n = LF_KV_BLOCK_TOKENS * head_dim;

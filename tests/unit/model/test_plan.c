@@ -380,7 +380,49 @@ static void a_gpu_has_one_type_of_cache_for_a_model(void **state)
     b.info.act_dtype = LF_F16;
     assert_int_equal(lf_plan_make(&p, &b.hp, b.weight_bytes, lf_device_ops(b.dev), &b.info, &b.opts, &err),
                      LF_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "--kv-dtype bf16: on a GPU this model's KV cache is in f16"));
+    assert_non_null(strstr(err.message, "--kv-dtype bf16: on a GPU this model's KV cache is in f16 or fp8"));
+    bench_close(&b);
+}
+
+/* Either plan says what both would hold, and each holds it. */
+static void check_room(struct bench *b)
+{
+    struct lf_plan of[2];
+    for (int fp8 = 0; fp8 < 2; fp8++) {
+        b->opts.kv_dtype = fp8 ? LF_E4M3 : LF_BF16;
+        of[fp8] = plan(b);
+        assert_true(of[fp8].fits && of[fp8].requests.tokens == 8000 && of[fp8].requests.plain == LF_BF16);
+        assert_true(of[fp8].n_concurrent > 4 && of[fp8].n_concurrent < 64);
+    }
+    for (int fp8 = 0; fp8 < 2; fp8++) {
+        assert_int_equal(of[fp8].requests.n_plain, of[0].n_concurrent);
+        assert_int_equal(of[fp8].requests.n_fp8, of[1].n_concurrent);
+    }
+    assert_true(of[1].n_concurrent * 10 >= of[0].n_concurrent * 17);
+    uint64_t elems = of[0].kv_block_bytes / 2; /* a scale for each head of 32 */
+    assert_int_equal(of[1].kv_block_bytes, elems + elems / 32);
+}
+
+static void either_cache_says_how_many_requests_both_would_hold(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b);
+    b.opts.memory_bytes = 100 * MIB;
+    check_room(&b);
+    b.opts.kv_tokens = 8000;
+    uint64_t enough = plan(&b).total_bytes;
+    b.opts.kv_tokens = 0;
+    b.opts.kv_dtype = LF_BF16;
+    b.opts.memory_bytes = enough;
+    struct lf_plan p = plan(&b);
+    assert_true(!p.fits && p.requests.n_plain == 0 && p.requests.n_fp8 == 1);
+    assert_non_null(strstr(p.advice, "--kv-dtype fp8 fits"));
+    bench_close(&b);
+    bench_open_with_windows(&b);
+    b.opts.cache_groups = true;
+    b.opts.memory_bytes = 30 * MIB;
+    check_room(&b);
     bench_close(&b);
 }
 
@@ -535,6 +577,7 @@ int main(void)
         cmocka_unit_test(advice_behind_too_much_memory_is_advice_without_it),
         cmocka_unit_test(a_share_that_is_too_small_is_told_the_memory_that_would_do),
         cmocka_unit_test(a_gpu_has_one_type_of_cache_for_a_model),
+        cmocka_unit_test(either_cache_says_how_many_requests_both_would_hold),
         cmocka_unit_test(options_that_contradict_each_other_or_the_model_are_refused),
         cmocka_unit_test(the_model_allocates_exactly_what_the_plan_says),
         cmocka_unit_test(layers_of_two_shapes_are_counted_as_they_are),

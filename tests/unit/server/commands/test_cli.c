@@ -77,7 +77,7 @@ static const struct {
     {{"serve", "--ctx", "99999999999"}, "--ctx"},
     {{"serve", "--memory", "lots"}, "--memory"},
     {{"serve", "--kv-tokens", "1.5K"}, "--kv-tokens"},
-    {{"serve", "--kv-dtype", "int8"}, "auto|f32|bf16"},
+    {{"serve", "--kv-dtype", "int8"}, "auto|f32|bf16|fp8"},
     {{"serve", "--prefix-cache", "yes"}, "on or off"},
     {{"serve", "--device", "tpu"}, "tpu"},
     {{"serve", "--device", "cuda:9999"}, "cuda:9999"}, /* no machine has so many */
