@@ -7,7 +7,11 @@
  * the token's sequence together, 32 at a time. Where the norm is over all heads of a row, a thread block takes a row:
  * it adds up the squares, then its warps take a head each as before. No shared memory but for that sum. Bound by memory
  * for many rows (each element is read and written once), for a decode step by the latency of count, sequence and block
- * table. Needs head_dim and rotary_dim divisible by 4. CPU reference: rope_rows.h. */
+ * table. Needs head_dim and rotary_dim divisible by 4. CPU reference: rope_rows.h.
+ *
+ * Of an FP8 cache heads of keys and values are rounded as for one of T, then quantized (kv_fp8.cuh), with a scale from
+ * the magnitudes of the whole head, which its warp has in registers. CPU reference: kv_fp8.h. */
+#include "attention/cuda/kv_fp8.cuh"
 #include "attention/cuda/rope_slot.cuh"
 #include "core/limits.h"
 #include "device/cuda/elem.cuh"
@@ -76,6 +80,79 @@ template <class T, int H> LF_GPU_FN void store_head(uint32_t *y, const head_word
         int w = lane + i * WARP;
         if (w < rest) y[2 * half + w] = pack<T>(h.rest[i].x, h.rest[i].y);
     }
+}
+
+LF_GPU_FN uint32_t largest_of(uint32_t most, float2 x)
+{
+    return max(most, max(finite_magnitude(x.x), finite_magnitude(x.y)));
+}
+
+/* Rounded to T, as store_head() would. */
+template <class T> LF_GPU_FN float2 rounded(float2 x)
+{
+    return unpack<T>(pack<T>(x.x, x.y));
+}
+
+template <class T, int H> LF_GPU_FN void round_head(head_words<H> &h)
+{
+#pragma unroll
+    for (int i = 0; i < h.HALF_WORDS; i++) {
+        h.low[i] = rounded<T>(h.low[i]);
+        h.high[i] = rounded<T>(h.high[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < h.REST_WORDS; i++) h.rest[i] = rounded<T>(h.rest[i]);
+}
+
+/* The exponent of the head's scale. Words that the head does not have are zeros. */
+template <int H> LF_GPU_FN int head_exponent(const head_words<H> &h)
+{
+    uint32_t most = 0;
+#pragma unroll
+    for (int i = 0; i < h.HALF_WORDS; i++) most = largest_of(largest_of(most, h.low[i]), h.high[i]);
+#pragma unroll
+    for (int i = 0; i < h.REST_WORDS; i++) most = largest_of(most, h.rest[i]);
+    return kv_exponent(lanes_reduce<WARP>(most, [](uint32_t a, uint32_t b) { return max(a, b); }));
+}
+
+LF_GPU_FN uint16_t code_pair(float2 x, float factor)
+{
+    return (uint16_t)(kv_code(x.x * factor) | kv_code(x.y * factor) << 8);
+}
+
+/* The head as token `slot` of a page of FP8. */
+template <class T, int H>
+LF_GPU_FN void store_codes(uint8_t *page, int slot, int head_dim, head_words<H> &h, int half, int rest)
+{
+    int lane = threadIdx.x % WARP;
+    round_head<T>(h);
+    int exponent = head_exponent(h);
+    float factor = power_of_two(-exponent);
+    uint16_t *y = (uint16_t *)(page + (size_t)slot * head_dim);
+#pragma unroll
+    for (int i = 0; i < h.HALF_WORDS; i++) {
+        int w = lane + i * WARP;
+        if (w >= half) continue;
+        y[w] = code_pair(h.low[i], factor);
+        y[half + w] = code_pair(h.high[i], factor);
+    }
+#pragma unroll
+    for (int i = 0; i < h.REST_WORDS; i++) {
+        int w = lane + i * WARP;
+        if (w < rest) y[2 * half + w] = code_pair(h.rest[i], factor);
+    }
+    if (lane == 0) kv_scales(page, head_dim)[slot] = (uint8_t)(exponent + KV_EXPONENT_BIAS);
+}
+
+/* A head to where it belongs: in q_out, or in its page. */
+template <class T, int H>
+LF_GPU_FN void write_head(const lf_rope_cuda_args &p, const rope_slot &at, int row, int head, head_words<H> &h,
+                          int half, int rest)
+{
+    if (p.fp8_page_bytes != 0 && head >= p.n_heads)
+        store_codes<T>(rope_codes_page(p, at, head), at.pos % LF_KV_BLOCK_TOKENS, p.head_dim, h, half, rest);
+    else
+        store_head<T>((uint32_t *)rope_target<T>(p, at, row, head), h, half, rest);
 }
 
 LF_GPU_FN float sum_of_squares(float2 x)
@@ -189,7 +266,6 @@ __global__ void __launch_bounds__(THREADS) rope_append(const __grid_constant__ l
 
     int kv_head = head - p.n_heads;
     bool is_value = kv_head >= p.n_kv_heads;
-    uint32_t *to = (uint32_t *)rope_target<T>(p, at, row, head);
     if (!is_value) {
         const float *norm = head < p.n_heads ? p.q_norm : p.k_norm;
         if (norm) norm_head(h, norm, head_factor(h, p.norm_eps, half, rest), half, rest);
@@ -197,7 +273,7 @@ __global__ void __launch_bounds__(THREADS) rope_append(const __grid_constant__ l
     } else if (p.v_norm) {
         scale_head(h, head_factor(h, p.norm_eps, half, rest));
     }
-    store_head<T>(to, h, half, rest);
+    write_head<T>(p, at, row, head, h, half, rest);
 }
 
 /* norm_factor of n_words words, by the whole thread block. */
@@ -235,7 +311,7 @@ __global__ void __launch_bounds__(ROW_THREADS) rope_append_row(const __grid_cons
         } else if (p.v_norm) {
             scale_head(h, head_factor(h, p.norm_eps, half, rest));
         }
-        store_head<T>((uint32_t *)rope_target<T>(p, at, row, head), h, half, rest);
+        write_head<T>(p, at, row, head, h, half, rest);
     }
 }
 

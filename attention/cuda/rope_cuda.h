@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* All pointers are device addresses. Pages are in the order LF_KV_ROWS, in the type of the activations. */
+/* All pointers are device addresses. Pages are in the order LF_KV_ROWS, in the type of the activations or in FP8. */
 struct lf_rope_cuda_args {
     void *q_out;                              /* [n_tokens, n_heads, head_dim] */
     const void *qkv;                          /* [n_tokens, (n_heads + 2 · n_kv_heads) · head_dim]; see v_of_k */
@@ -32,7 +32,8 @@ struct lf_rope_cuda_args {
     int32_t n_heads, n_kv_heads, head_dim, rotary_dim;
     int32_t block_pages, layer;
     bool fp16;
-    bool overlaps; /* lf_cuda_overlaps of device/cuda/cuda.h */
+    bool overlaps;          /* lf_cuda_overlaps of device/cuda/cuda.h */
+    int32_t fp8_page_bytes; /* of a page of FP8 (kv_fp8.cuh); 0: pages are in the type of the activations */
 };
 
 bool lf_rope_append_cuda_supports(int head_dim, int rotary_dim); /* multiples of 4 up to 512 */
@@ -41,7 +42,8 @@ int lf_rope_append_cuda_setup(void);                             /* loads the ke
 int lf_rope_append_cuda(const struct lf_rope_cuda_args *args, void *stream);
 
 /* qkv_cuda.cu: the GEMM whose y is qkv and lf_rope_append_cuda at once, the same bits; args->qkv and gemm->y are not
- * touched. For few tokens, without norms, all channels rotated. *fits: a block may have the shared memory. */
+ * touched. For few tokens, without norms, all channels rotated; not for FP8 pages, whose scales want whole heads.
+ * *fits: a block may have the shared memory. */
 int lf_qkv_cuda_setup(bool *fits);
 bool lf_qkv_cuda_supports(const struct lf_gemm_params *gemm, const struct lf_rope_cuda_args *args);
 /* n_blocks: of the grid at most. */

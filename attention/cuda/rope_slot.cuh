@@ -33,6 +33,13 @@ template <class T> LF_GPU_FN T *rope_target(const lf_rope_cuda_args &p, rope_slo
     return (T *)p.kv + (page * LF_KV_BLOCK_TOKENS + at.pos % LF_KV_BLOCK_TOKENS) * p.head_dim;
 }
 
+/* Of an FP8 cache, the page of the row's head of keys or values. */
+LF_GPU_FN uint8_t *rope_codes_page(const lf_rope_cuda_args &p, rope_slot at, int head)
+{
+    size_t page = (size_t)at.block * p.block_pages + (size_t)p.layer * 2 * p.n_kv_heads + (head - p.n_heads);
+    return (uint8_t *)p.kv + page * p.fp8_page_bytes;
+}
+
 /* (a, b) by the angle whose cosine and sine are given. */
 LF_GPU_FN void rotate(float &a, float &b, float2 cos_sin)
 {

@@ -1,6 +1,6 @@
 /* RoPE, QK norm and KV append on a GPU against float64 and against plain C: heads of several sizes, partial rotation,
- * with and without norm, of a head or of the row, queries scaled by position, sequences over pages in any order, and
- * the surplus rows of a graph's bucket.
+ * with and without norm, of a head or of the row, queries scaled by position, sequences over pages in any order, the
+ * surplus rows of a graph's bucket, and pages of FP8.
  *
  *     test_rope [PATTERN]   (of the names of tests) */
 #include "tests/gpu/gpu_quant.h"
@@ -8,6 +8,7 @@
 #include "attention/cuda/rope_cuda.h"
 #include "attention/cpu/rope_run.h"
 #include "device/cuda/cuda.h"
+#include "kv/kv_fp8.h"
 
 enum { MAX_SEQS = 40, MAX_BLOCKS = 8, N_LAYERS = 2, LAYER = 1, REPEATS = 200 };
 
@@ -429,6 +430,73 @@ static char *take_written(struct step *st)
     return all;
 }
 
+/* Heads of all magnitudes, of zeros, and with elements that are not finite. */
+static void roughen(struct step *st, uint64_t *seed)
+{
+    size_t dim = (size_t)st->shape.head_dim;
+    for (size_t i = 0; i < st->qkv.n; i += dim) {
+        int kind = fixture_between(seed, 0, 9), exponent = gpu_act == LF_BF16 ? 120 : 12;
+        float factor = kind == 0 ? 0.0f : ldexpf(1.0f, fixture_between(seed, -exponent, exponent));
+        for (size_t k = 0; k < dim; k++) st->qkv_values[i + k] *= factor;
+        if (kind == 1) st->qkv_values[i + (size_t)fixture_between(seed, 0, (int)dim - 1)] = INFINITY;
+        if (kind == 2) st->qkv_values[i + (size_t)fixture_between(seed, 0, (int)dim - 1)] = NAN;
+    }
+    char *raw = fixture_alloc(st->qkv.n * 2);
+    lf_from_f32(raw, gpu_act, st->qkv_values, st->qkv.n);
+    lf_upload(gpu, st->qkv.ptr, raw, st->qkv.n * 2);
+    free(raw);
+}
+
+/* Quantizes what a plain append of sequence q's rows has left in `kv` into pages of FP8. */
+static void quantize_rows(const struct step *st, const struct seq *q, const float *kv, uint8_t *codes,
+                          size_t page_bytes)
+{
+    const struct shape *s = &st->shape;
+    for (int pos = q->kv_len - q->n_rows; pos < q->kv_len; pos++) {
+        int block = q->blocks[pos / LF_KV_BLOCK_TOKENS], slot = pos % LF_KV_BLOCK_TOKENS;
+        for (int h = 0; h < 2 * s->n_kv_heads; h++) {
+            size_t at = page_at(s, block, h / s->n_kv_heads, h % s->n_kv_heads);
+            uint8_t *page = codes + at / page_elems(s) * page_bytes;
+            page[page_elems(s) + (size_t)slot] = lf_kv_fp8_quantize(
+                page + (size_t)slot * (size_t)s->head_dim, kv + at + (size_t)slot * (size_t)s->head_dim, s->head_dim);
+        }
+    }
+}
+
+/* To the bit, and nothing else is written. */
+static void fp8_pages_are_the_reference_s_of_what_plain_pages_hold(void **state)
+{
+    (void)state;
+    uint64_t seed = 46;
+    for (size_t i = 0; i < LF_N_ELEMS(shapes); i++) {
+        struct step st;
+        make_step(&st, &shapes[i], &seed, fixture_between(&seed, 1, 6), 80, 5, (int)(i % 3));
+        roughen(&st, &seed);
+        append(&st);
+        char *plain_q = gpu_read_raw(&st.q_out);
+        float *plain_kv = gpu_read(&st.kv);
+        size_t page_bytes = lf_kv_page_bytes_of(LF_E4M3, shapes[i].head_dim);
+        size_t n = st.kv.n / page_elems(&shapes[i]) * page_bytes;
+        struct gpu_tensor pages = gpu_poisoned(LF_E4M3, n);
+        st.args.kv = pages.ptr;
+        st.args.fp8_page_bytes = (int32_t)page_bytes;
+        append(&st);
+        uint8_t *want = fixture_alloc(n);
+        memset(want, 0xff, n);
+        for (int k = 0; k < st.n_seqs; k++) quantize_rows(&st, &st.seqs[k], plain_kv, want, page_bytes);
+        char *got = gpu_read_raw(&pages), *q_out = gpu_read_raw(&st.q_out);
+        assert_memory_equal(got, want, n);
+        assert_memory_equal(q_out, plain_q, st.q_out.n * 2);
+        free(q_out);
+        free(got);
+        free(want);
+        free(plain_kv);
+        free(plain_q);
+        gpu_free(&pages);
+        free_step(&st);
+    }
+}
+
 /* Plain and coded weights by turns, with and without bias, with x as it is and as half a norm. */
 static void a_gemm_with_rope_as_epilogue_has_the_bits_of_both(void **state)
 {
@@ -508,6 +576,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(rows_of_no_sequence_write_nothing),
         cmocka_unit_test(a_graph_replays_with_other_sequences),
         cmocka_unit_test(appends_repeat),
+        cmocka_unit_test(fp8_pages_are_the_reference_s_of_what_plain_pages_hold),
         cmocka_unit_test(shapes_that_do_not_fit_are_named),
         cmocka_unit_test(a_gemm_with_rope_as_epilogue_has_the_bits_of_both),
     };
