@@ -23,8 +23,8 @@ enum {
 
 /* Where the arrays of a schedule, and then of the workspace, begin: bytes, each a multiple of 256. */
 struct layout {
-    uint64_t counts, seqs, tables, prefill, decode, combine, schedule_bytes; /* in a schedule */
-    uint64_t partial_o, partial_ml, scratch, total;                          /* behind the schedules */
+    uint64_t counts, seqs, tables, prefill, decode, combine, wave_counts, schedule_bytes; /* in a schedule */
+    uint64_t partial_o, partial_ml, scratch, expanded, own_table, total;                  /* behind the schedules */
     uint64_t group_tables; /* entries, from the tables of a cache group to the next's */
 };
 
@@ -37,10 +37,13 @@ struct attn_cuda {
     int n_combine_prefill[LF_ATTN_SCHEDULES_N];
     int decode_rows[LF_ATTN_SCHEDULES_N]; /* most query rows of a decode task */
     struct layout layout;
+    struct lf_attn_wave *waves[LF_ATTN_SCHEDULES_N]; /* owned, [max_seqs] each; where prefill expands pages */
+    int n_waves[LF_ATTN_SCHEDULES_N];
     char *workspace; /* device, borrowed */
     launcher_fn *prefill, *decode;
     int n_sms;
     bool fp16, has_qkv;
+    bool expands; /* lf_attn_expands */
 };
 
 static uint64_t reserve(uint64_t *at, uint64_t n)
@@ -50,12 +53,20 @@ static uint64_t reserve(uint64_t *at, uint64_t n)
     return offset;
 }
 
-/* What the kernels that take this head_dim want, at most. */
-static size_t scratch_bytes(int head_dim, int n_sms)
+/* Whether decode is attn_wide.cu's. */
+static bool decodes_wide(const struct lf_attn_shape *shape)
 {
+    return lf_attn_wide_supports(shape->head_dim) || shape->kv_dtype == LF_E4M3;
+}
+
+/* What the kernels that take this shape want, at most. */
+static size_t scratch_bytes(const struct lf_attn_shape *shape, int n_sms)
+{
+    int head_dim = shape->head_dim;
     if (lf_attn_wide_supports(head_dim)) return lf_attn_wide_scratch_bytes(head_dim, n_sms);
     size_t prefill =
         LF_MAX(lf_attn_prefill_mma_scratch_bytes(head_dim, n_sms), lf_attn_prefill_sm90_scratch_bytes(head_dim, n_sms));
+    if (decodes_wide(shape)) return LF_MAX(prefill, lf_attn_wide_scratch_bytes(head_dim, n_sms));
     return LF_MAX(prefill, lf_attn_decode_mma_scratch_bytes(head_dim, n_sms));
 }
 
@@ -71,11 +82,15 @@ static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_s
     l->prefill = reserve(&at, (uint64_t)caps.n_prefill * task_bytes);
     l->decode = reserve(&at, (uint64_t)caps.n_decode * task_bytes);
     l->combine = reserve(&at, (uint64_t)caps.n_combine * sizeof(struct lf_attn_cuda_combine));
+    uint64_t n_waves = caps.n_wave_pages > 0 ? (uint64_t)caps.n_seqs : 0, pages = (uint64_t)caps.n_wave_pages;
+    l->wave_counts = reserve(&at, n_waves * sizeof(struct lf_attn_cuda_counts));
     l->schedule_bytes = at;
     at *= (uint64_t)s->n_schedules;
     l->partial_o = reserve(&at, rows * (uint64_t)s->head_dim * sizeof(float));
     l->partial_ml = reserve(&at, rows * 2 * sizeof(float));
-    l->scratch = reserve(&at, scratch_bytes(s->head_dim, n_sms));
+    l->scratch = reserve(&at, scratch_bytes(s, n_sms));
+    l->expanded = reserve(&at, pages * 2 * (uint64_t)s->n_kv_heads * lf_kv_page_bytes_of(LF_BF16, s->head_dim));
+    l->own_table = reserve(&at, pages * sizeof(int32_t));
     l->total = at;
 }
 
@@ -85,7 +100,14 @@ static enum lf_status check(const struct lf_attn_shape *shape, const struct lf_d
     if (!lf_attn_decode_mma_supports(shape->head_dim) && !lf_attn_wide_supports(shape->head_dim))
         return lf_fail(err, LF_UNSUPPORTED, "attention on a GPU: head_dim %d; expected a multiple of 8 from 8 to %d",
                        shape->head_dim, (int)LF_ATTN_CUDA_HEAD_DIM);
-    if (shape->kv_dtype != info->act_dtype)
+    if (shape->kv_dtype == LF_E4M3 && (info->act_dtype != LF_BF16 || shape->head_dim % LF_ATTN_FP8_UNIT != 0))
+        return lf_fail(
+            err, LF_UNSUPPORTED,
+            "attention on a GPU: KV of type %s with activations of type %s and head_dim %d; expected %s and a "
+            "multiple of %d",
+            lf_dtype_name(LF_E4M3), lf_dtype_name(info->act_dtype), shape->head_dim, lf_dtype_name(LF_BF16),
+            (int)LF_ATTN_FP8_UNIT);
+    if (shape->kv_dtype != LF_E4M3 && shape->kv_dtype != info->act_dtype)
         return lf_fail(err, LF_UNSUPPORTED, "attention on a GPU: KV of type %s with activations of type %s",
                        lf_dtype_name(shape->kv_dtype), lf_dtype_name(info->act_dtype));
     if (group > LF_ATTN_PREFILL_ROWS)
@@ -102,12 +124,19 @@ static uint64_t workspace_bytes(const struct lf_attn_shape *shape, const struct 
 }
 
 /* Chooses the kernels and has them loaded. */
-static enum lf_status choose_kernels(struct attn_cuda *a, struct lf_device *dev, int head_dim, struct lf_err *err)
+static enum lf_status choose_kernels(struct attn_cuda *a, struct lf_device *dev, const struct lf_attn_shape *shape,
+                                     struct lf_err *err)
 {
-    if (lf_attn_wide_supports(head_dim)) {
-        a->prefill = lf_attn_prefill_wide;
+    int head_dim = shape->head_dim;
+    if (decodes_wide(shape)) {
         a->decode = lf_attn_decode_wide;
         lf_cuda_check(dev, lf_attn_wide_setup(), "attention's kernel");
+    } else {
+        a->decode = lf_attn_decode_mma;
+        lf_cuda_check(dev, lf_attn_decode_mma_setup(), "attention's decode kernel");
+    }
+    if (lf_attn_wide_supports(head_dim)) {
+        a->prefill = lf_attn_prefill_wide;
     } else if (lf_device_info(dev)->sm == 90 && lf_attn_prefill_sm90_supports(head_dim)) {
         a->prefill = lf_attn_prefill_sm90;
         lf_cuda_check(dev, lf_attn_prefill_sm90_setup(), "attention's prefill kernel");
@@ -118,12 +147,35 @@ static enum lf_status choose_kernels(struct attn_cuda *a, struct lf_device *dev,
     lf_cuda_check(dev, lf_attn_combine_prefill_setup(), "attention's combine kernel");
     lf_cuda_check(dev, lf_rope_append_cuda_setup(), "RoPE's kernel");
     lf_cuda_check(dev, lf_qkv_cuda_setup(&a->has_qkv), "RoPE's kernel");
-    if (!a->decode) {
-        a->decode = lf_attn_decode_mma;
-        lf_cuda_check(dev, lf_attn_decode_mma_setup(), "attention's decode kernel");
-    }
     lf_cuda_check(dev, lf_attn_combine_decode_setup(), "attention's combine kernel");
+    if (a->expands) lf_cuda_check(dev, lf_attn_expand_setup(), "attention's kernel for FP8");
     return lf_device_sync(dev, err);
+}
+
+static void destroy(struct lf_attn *attn)
+{
+    struct attn_cuda *a = (struct attn_cuda *)attn;
+    lf_attn_map_deinit(&a->map);
+    for (int i = 0; i < LF_ATTN_SCHEDULES_N; i++) free(a->waves[i]);
+    free(a);
+}
+
+/* What prefill by waves needs beside the map. */
+static enum lf_status make_waves(struct attn_cuda *a, struct lf_device *dev, const struct lf_attn_shape *shape,
+                                 struct lf_err *err)
+{
+    if (!a->expands) return LF_OK;
+    size_t pages = (size_t)a->map.caps.n_wave_pages;
+    int32_t *own_table = malloc(pages * sizeof *own_table);
+    bool has_all = own_table != NULL;
+    for (int i = 0; i < shape->n_schedules; i++) {
+        a->waves[i] = calloc((size_t)shape->max_seqs, sizeof *a->waves[i]);
+        has_all = has_all && a->waves[i];
+    }
+    for (size_t i = 0; i < pages && has_all; i++) own_table[i] = (int32_t)i;
+    if (has_all) lf_upload(dev, a->workspace + a->layout.own_table, own_table, pages * sizeof *own_table);
+    free(own_table);
+    return has_all ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory for attention's task lists");
 }
 
 static enum lf_status create(struct lf_attn **out, struct lf_device *dev, enum lf_isa isa,
@@ -137,23 +189,18 @@ static enum lf_status create(struct lf_attn **out, struct lf_device *dev, enum l
     a->fp16 = info->act_dtype == LF_F16;
     a->workspace = workspace.ptr;
     layout_init(&a->layout, shape, a->n_sms);
-    enum lf_status status = choose_kernels(a, dev, shape->head_dim, err);
+    a->expands = lf_attn_expands(shape);
+    enum lf_status status = choose_kernels(a, dev, shape, err);
     if (status == LF_OK) status = lf_attn_map_init(&a->map, shape, a->n_sms, err);
+    if (status == LF_OK) status = make_waves(a, dev, shape, err);
     static const char zeros[LF_ATTN_SCRATCH_HEAD];
     if (status == LF_OK) lf_upload(dev, a->workspace + a->layout.scratch, zeros, sizeof zeros);
     if (status != LF_OK) {
-        free(a);
+        destroy(&a->base);
         return status;
     }
     *out = &a->base;
     return LF_OK;
-}
-
-static void destroy(struct lf_attn *attn)
-{
-    struct attn_cuda *a = (struct attn_cuda *)attn;
-    lf_attn_map_deinit(&a->map);
-    free(a);
 }
 
 static void *part(const struct attn_cuda *a, int schedule_idx, uint64_t offset)
@@ -164,6 +211,19 @@ static void *part(const struct attn_cuda *a, int schedule_idx, uint64_t offset)
 static void upload(const struct attn_cuda *a, int schedule_idx, uint64_t offset, const void *src, int n, size_t size)
 {
     if (n > 0) lf_upload(a->base.dev, part(a, schedule_idx, offset), src, (size_t)n * size);
+}
+
+/* Keeps the map's waves, and gives the prefill kernel each one's number of tasks. */
+static void upload_waves(struct attn_cuda *a, int schedule_idx)
+{
+    struct lf_attn_cuda_counts counts = a->map.counts;
+    uint64_t at = a->layout.wave_counts;
+    a->n_waves[schedule_idx] = a->map.n_waves;
+    for (int i = 0; i < a->map.n_waves; i++, at += sizeof counts) {
+        a->waves[schedule_idx][i] = a->map.waves[i];
+        counts.n_prefill = a->map.waves[i].n_tasks;
+        upload(a, schedule_idx, at, &counts, 1, sizeof counts);
+    }
 }
 
 static void schedule(struct lf_attn *attn, int schedule_idx)
@@ -190,6 +250,7 @@ static void schedule(struct lf_attn *attn, int schedule_idx)
     upload(a, schedule_idx, l->decode, map->decode, map->counts.n_decode, sizeof *map->decode);
     upload(a, schedule_idx, l->combine, map->combine, map->counts.n_combine + map->n_combine_prefill,
            sizeof *map->combine);
+    if (a->expands) upload_waves(a, schedule_idx);
 }
 
 /* The tables of a view's cache group. */
@@ -198,6 +259,11 @@ static const int32_t *tables_of(const struct attn_cuda *a, int schedule_idx, con
     const int32_t *tables = part(a, schedule_idx, a->layout.tables);
     int i = kv->group - a->base.schedules[schedule_idx].kind.first_group;
     return tables + (uint64_t)i * a->layout.group_tables;
+}
+
+static int32_t fp8_page_bytes(const struct lf_kv_view *kv)
+{
+    return kv->dtype == LF_E4M3 ? (int32_t)lf_kv_page_bytes(kv) : 0;
 }
 
 static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int schedule_idx, const struct lf_attn_params *p)
@@ -215,6 +281,7 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int schedule_
         .n_blocks = p->kv->n_blocks,
         .block_pages = p->kv->block_pages,
         .layer = p->layer,
+        .fp8_page_bytes = fp8_page_bytes(p->kv),
         .n_tokens = shape->max_tokens,
         .n_heads = shape->n_heads,
         .n_kv_heads = shape->n_kv_heads,
@@ -244,6 +311,54 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int schedule_
     };
 }
 
+/* The pages that a wave reads become blocks of the workspace, in the order of its part of the tables. */
+static void expand_pages(const struct attn_cuda *a, const struct lf_attn_wave *wave,
+                         const struct lf_attn_cuda_args *args, void *out)
+{
+    struct lf_attn_expand_args expand = {.out = out,
+                                         .kv = args->kv,
+                                         .tables = args->tables + wave->table,
+                                         .n_pages = wave->n_pages,
+                                         .block_pages = args->block_pages,
+                                         .layer = args->layer,
+                                         .n_kv_heads = args->n_kv_heads,
+                                         .head_dim = args->head_dim,
+                                         .fp8_page_bytes = args->fp8_page_bytes,
+                                         .overlaps = args->overlaps};
+    lf_cuda_check(a->base.dev, lf_attn_expand(&expand, lf_cuda_stream(a->base.dev)), "attention (FP8 pages)");
+}
+
+/* Expands and attends wave by wave. Entry `table` of the tables, a wave's first, is entry 0 of the workspace's. */
+static void run_waves(const struct attn_cuda *a, int schedule_idx, const struct lf_attn_cuda_args *args)
+{
+    const struct lf_attn_cuda_counts *counts = part(a, schedule_idx, a->layout.wave_counts);
+    const int32_t *own_table = (const int32_t *)(const void *)(a->workspace + a->layout.own_table);
+    struct lf_attn_cuda_args its = *args;
+    its.kv = a->workspace + a->layout.expanded;
+    its.n_blocks = a->map.caps.n_wave_pages;
+    its.block_pages = 2 * args->n_kv_heads;
+    its.layer = 0;
+    its.fp8_page_bytes = 0;
+    for (int i = 0; i < a->n_waves[schedule_idx]; i++) {
+        const struct lf_attn_wave *wave = &a->waves[schedule_idx][i];
+        expand_pages(a, wave, args, a->workspace + a->layout.expanded);
+        its.tables = own_table - wave->table;
+        its.counts = counts + i;
+        its.prefill = args->prefill + wave->task;
+        its.max_prefill = wave->n_tasks;
+        lf_cuda_check(a->base.dev, a->prefill(&its, lf_cuda_stream(a->base.dev)), "attention (prefill)");
+    }
+}
+
+static void run_prefill(const struct attn_cuda *a, int schedule_idx, const struct lf_attn_cuda_args *args)
+{
+    if (args->max_prefill == 0) return;
+    if (a->expands)
+        run_waves(a, schedule_idx, args);
+    else
+        lf_cuda_check(a->base.dev, a->prefill(args, lf_cuda_stream(a->base.dev)), "attention (prefill)");
+}
+
 static void run(struct lf_attn *attn, int schedule_idx, const struct lf_attn_params *p)
 {
     struct attn_cuda *a = (struct attn_cuda *)attn;
@@ -251,7 +366,7 @@ static void run(struct lf_attn *attn, int schedule_idx, const struct lf_attn_par
     if (!lf_cuda_ok(dev)) return;
     struct lf_attn_cuda_args args = args_of(a, schedule_idx, p);
     void *stream = lf_cuda_stream(dev);
-    if (args.max_prefill > 0) lf_cuda_check(dev, a->prefill(&args, stream), "attention (prefill)");
+    run_prefill(a, schedule_idx, &args);
     if (args.max_decode > 0) lf_cuda_check(dev, a->decode(&args, stream), "attention (decode)");
     if (args.n_combine_prefill > 0) lf_cuda_check(dev, lf_attn_combine_prefill(&args, stream), "attention (combine)");
     if (args.max_combine > 0) lf_cuda_check(dev, lf_attn_combine_decode(&args, stream), "attention (combine)");
@@ -281,6 +396,7 @@ static struct lf_rope_cuda_args rope_args_of(const struct attn_cuda *a, const st
         .rotary_dim = p->rotary_dim,
         .block_pages = p->kv->block_pages,
         .layer = p->layer,
+        .fp8_page_bytes = fp8_page_bytes(p->kv),
         .fp16 = a->fp16,
         .overlaps = lf_cuda_overlaps(a->base.dev),
     };
@@ -301,7 +417,7 @@ static bool gemm_rope_append(struct lf_attn *attn, const struct lf_gemm_params *
     struct lf_device *dev = attn->dev;
     struct lf_rope_cuda_args args = rope_args_of(a, p);
     bool is_gemv = lf_format_is_plain(&gemm->w->format) || lf_cuda_gemm_coded_is_gemv(dev, gemm);
-    if (!a->has_qkv || !is_gemv || !lf_qkv_cuda_supports(gemm, &args)) return false;
+    if (p->kv->dtype == LF_E4M3 || !a->has_qkv || !is_gemv || !lf_qkv_cuda_supports(gemm, &args)) return false;
     if (lf_cuda_ok(dev))
         lf_cuda_check(dev, lf_qkv_cuda(gemm, &args, a->n_sms, lf_cuda_stream(dev)), "GEMM, RoPE and KV append");
     return true;

@@ -29,7 +29,12 @@
  * and o scaled by 2^(its m - m), fused as fma(b, scale_b, a · scale_a); a side with l = 0 changes nothing.
  *
  * Pages hold [64 tokens][head_dim] elements, K and V alike (LF_KV_ROWS order, see kv_view.h). Slots at or past kv_len
- * may hold NaN: their scores are selected away and their V rows must be set to zero before PV. */
+ * may hold NaN: their scores are selected away and their V rows must be set to zero before PV.
+ *
+ * FP8. Decode, and all kernels for wide heads, read the codes of an FP8 cache themselves. For prefill attn_expand.cu
+ * makes bf16 pages of those that a few sequences see of a layer, exactly, and the kernels read these: sequences come
+ * in waves (attn_map.h) whose pages the workspace has room for. Numbers, sums and their order are those of a bf16 cache
+ * that holds the same numbers, and so are the bits. */
 #ifndef LF_ATTENTION_CUDA_ATTN_CUDA_H
 #define LF_ATTENTION_CUDA_ATTN_CUDA_H
 
@@ -42,8 +47,10 @@ extern "C" {
 #endif
 
 enum {
-    LF_ATTN_CUDA_HEAD_DIM = 512, /* at most */
-    LF_ATTN_PREFILL_ROWS = 128,  /* query rows of a prefill tile: 128 / G · G are used */
+    LF_ATTN_CUDA_HEAD_DIM = 512,   /* at most */
+    LF_ATTN_EXPAND_HEAD_DIM = 256, /* at most, of FP8 heads that are expanded for prefill */
+    LF_ATTN_FP8_UNIT = 16,         /* codes that are read at once: head_dim is a multiple */
+    LF_ATTN_PREFILL_ROWS = 128,    /* query rows of a prefill tile: 128 / G · G are used */
     LF_ATTN_PREFILL_NEAR = 32768,
     LF_ATTN_PREFILL_SPLIT_NEAR = 8192,
     LF_ATTN_PREFILL_SPLIT_MAX = 16384,
@@ -120,6 +127,7 @@ struct lf_attn_cuda_args {
     /* Prefill tiles of several parts, like combine; the host knows how many. */
     const struct lf_attn_cuda_combine *combine_prefill;
     int32_t n_combine_prefill;
+    int32_t fp8_page_bytes; /* of a page of FP8 (kv_fp8.cuh); 0: pages are in the type of q */
 };
 
 /* Launchers. Each puts its kernel into the stream (a cudaStream_t) and returns a cudaError_t, 0 for success; none
@@ -149,6 +157,18 @@ int lf_attn_wide_setup(void);
 int lf_attn_prefill_wide(const struct lf_attn_cuda_args *args, void *stream);
 int lf_attn_decode_wide(const struct lf_attn_cuda_args *args, void *stream);
 size_t lf_attn_wide_scratch_bytes(int head_dim, int n_sms); /* of its own `scratch` */
+
+/* attn_expand.cu: FP8 pages as bf16 ones, of one layer. */
+struct lf_attn_expand_args {
+    void *out;             /* [n_pages, 2, n_kv_heads, 64, head_dim] bf16: blocks of a cache of one layer */
+    const void *kv;        /* block 0 */
+    const int32_t *tables; /* [n_pages]: blocks */
+    int32_t n_pages;       /* of a head's K, or V */
+    int32_t block_pages, layer, n_kv_heads, head_dim, fp8_page_bytes;
+    bool fp16, overlaps; /* as above; fp16 is false */
+};
+int lf_attn_expand_setup(void);
+int lf_attn_expand(const struct lf_attn_expand_args *args, void *stream);
 
 /* Combines the partial rows of each entry of the combine list in ascending order and writes output and lse. */
 int lf_attn_combine_decode_setup(void);

@@ -54,6 +54,11 @@ int lf_attn_group_end(int key)
     return lf_attn_group_begin(key) + LF_ATTN_DECODE_GROUP * split_length(0, key);
 }
 
+bool lf_attn_expands(const struct lf_attn_shape *shape)
+{
+    return shape->kv_dtype == LF_E4M3 && shape->head_dim <= LF_ATTN_EXPAND_HEAD_DIM;
+}
+
 /* Query rows of a prefill tile: whole tokens. */
 static int prefill_rows(int group)
 {
@@ -72,6 +77,7 @@ void lf_attn_map_caps(struct lf_attn_map_caps *out, const struct lf_attn_shape *
         .n_tables = shape->max_seqs * div_up(shape->max_kv_len, LF_KV_BLOCK_TOKENS),
         .n_prefill = prefill_tiles * shape->n_kv_heads + split_tasks,
         .n_partial_rows = split_tasks * LF_ATTN_PREFILL_ROWS,
+        .n_wave_pages = lf_attn_expands(shape) ? div_up(shape->max_kv_len, LF_KV_BLOCK_TOKENS) : 0,
     };
     out->n_decode = decode_tiles * shape->n_kv_heads + out->n_partial_rows;
     out->n_combine = decode_tiles * shape->n_kv_heads + split_tasks;
@@ -92,8 +98,10 @@ enum lf_status lf_attn_map_init(struct lf_attn_map *map, const struct lf_attn_sh
     map->prefill = calloc((size_t)caps->n_prefill, sizeof *map->prefill);
     map->decode = calloc((size_t)caps->n_decode, sizeof *map->decode);
     map->combine = calloc((size_t)caps->n_combine, sizeof *map->combine);
+    map->waves = calloc((size_t)caps->n_seqs, sizeof *map->waves);
     map->tiles = calloc((size_t)map->n_tiles_max, sizeof *map->tiles);
-    if (map->seqs && map->tables && map->prefill && map->decode && map->combine && map->tiles) return LF_OK;
+    bool has_tasks = map->prefill && map->decode && map->combine && map->tiles;
+    if (has_tasks && map->seqs && map->tables && map->waves) return LF_OK;
     lf_attn_map_deinit(map);
     return lf_fail(err, LF_NO_MEMORY, "no memory for attention's task lists");
 }
@@ -105,6 +113,7 @@ void lf_attn_map_deinit(struct lf_attn_map *map)
     free(map->prefill);
     free(map->decode);
     free(map->combine);
+    free(map->waves);
     free(map->tiles);
     memset(map, 0, sizeof *map);
 }
@@ -152,12 +161,14 @@ static int same_split_length(int position, int end)
     return LF_MIN(end, LF_ATTN_PREFILL_SPLITS * length) - position;
 }
 
-/* Cuts the query rows of one kind, prefill or decode, into tiles; returns how many. */
-static int cut_tiles(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int n_seqs, int window, bool decode)
+/* Cuts the query rows of one kind, prefill or decode, of sequences first_seq .. end_seq - 1 into tiles; returns how
+ * many. */
+static int cut_tiles(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int first_seq, int end_seq, int window,
+                     bool decode)
 {
     int group = map->n_heads / map->n_kv_heads, n = 0;
     int tile_rows = decode ? LF_ATTN_DECODE_ROWS : prefill_rows(group);
-    for (int i = 0; i < n_seqs; i++) {
+    for (int i = first_seq; i < end_seq; i++) {
         if (seqs[i].is_decode != decode) continue;
         int n_rows = seqs[i].n_tokens * group, pos0 = seqs[i].kv_len - seqs[i].n_tokens;
         for (int row = 0; row < n_rows; row += map->tiles[n++].n_rows) {
@@ -302,21 +313,56 @@ static void cut_prefill_tile(struct lf_attn_map *map, struct lf_attn_tile_rec *t
 
 /* Prefill: head by head, in an order in which the longest comes first. Tiles in parts have a long first one, and then
  * single splits, of which the last, cut short, come last of all. Tiles for whose partial rows or tasks there is no room
- * are whole. */
-static void add_prefill_tiles(struct lf_attn_map *map, int n_tiles, bool in_parts, int *partial_rows)
+ * are whole. *n_tasks: of the step's tiles, if those not yet cut stay whole. */
+static void add_prefill_tiles(struct lf_attn_map *map, int n_tiles, int *n_tasks, int *partial_rows)
 {
     int64_t most = first_part_keys(map, n_tiles);
     const struct list list = {map->prefill, &map->counts.n_prefill, map->caps.n_prefill};
-    int n_tasks = n_tiles * map->n_kv_heads;
+    bool in_parts = (int64_t)n_tiles * map->n_kv_heads < (int64_t)WHOLE_TASKS * map->n_sms;
     for (int i = n_tiles - 1; i >= 0; i--) {
         struct lf_attn_tile_rec *t = &map->tiles[i];
         t->slot = -1;
-        if (in_parts) cut_prefill_tile(map, t, most, list.cap - n_tasks, partial_rows);
-        if (t->slot >= 0) n_tasks += (t->n_parts - 1) * map->n_kv_heads;
+        if (in_parts) cut_prefill_tile(map, t, most, list.cap - *n_tasks, partial_rows);
+        if (t->slot >= 0) *n_tasks += (t->n_parts - 1) * map->n_kv_heads;
     }
     for (enum prefill_turn turn = 0; turn < (in_parts ? TURNS_N : FIRST_PART); turn++)
         for (int head = 0; head < map->n_kv_heads; head++)
             for (int i = 0; i < n_tiles; i++) add_in_turn(&list, &map->tiles[i], head, turn);
+}
+
+/* Behind a sequence's entries in the tables. */
+static int table_end(const struct lf_attn_map *map, int seq_idx)
+{
+    return map->seqs[seq_idx].table + div_up(map->seqs[seq_idx].kv_len, LF_KV_BLOCK_TOKENS);
+}
+
+/* Behind the last sequence of the wave that begins with seqs[first]; `table`: where its entries begin. */
+static int wave_end(const struct lf_attn_map *map, const struct lf_kv_seq *seqs, int n_seqs, int first, int table)
+{
+    int end = first;
+    if (map->caps.n_wave_pages == 0) return n_seqs;
+    while (end < n_seqs && !seqs[end].is_decode && table_end(map, end) - table <= map->caps.n_wave_pages) end++;
+    LF_ASSERT(end > first || seqs[first].is_decode);
+    return LF_MAX(end, first + 1);
+}
+
+static void add_prefill_waves(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int n_seqs, int window,
+                              int *partial_rows)
+{
+    int n_tasks = cut_tiles(map, seqs, 0, n_seqs, window, false) * map->n_kv_heads;
+    map->n_waves = 0;
+    for (int first = 0, end; first < n_seqs; first = end) {
+        int table = first == 0 ? 0 : table_end(map, first - 1), task = map->counts.n_prefill;
+        end = wave_end(map, seqs, n_seqs, first, table);
+        int n = cut_tiles(map, seqs, first, end, window, false);
+        if (n == 0) continue;
+        lf_sort(map->tiles, (size_t)n, sizeof *map->tiles, comes_before);
+        add_prefill_tiles(map, n, &n_tasks, partial_rows);
+        map->waves[map->n_waves++] = (struct lf_attn_wave){.task = task,
+                                                           .n_tasks = map->counts.n_prefill - task,
+                                                           .table = table,
+                                                           .n_pages = table_end(map, end - 1) - table};
+    }
 }
 
 static bool begins_part(const struct lf_attn_tile_rec *t, int key)
@@ -385,12 +431,8 @@ void lf_attn_map_build(struct lf_attn_map *map, const struct lf_kv_seq *seqs, in
     map->n_tables = 0;
     for (int i = 0; i < n_seqs; i++) add_seq(map, &seqs[i], i, window);
 
-    int n = cut_tiles(map, seqs, n_seqs, window, true);
+    int n = cut_tiles(map, seqs, 0, n_seqs, window, true);
     lf_sort(map->tiles, (size_t)n, sizeof *map->tiles, comes_before);
     add_decode_tiles(map, n, &partial_rows);
-
-    n = cut_tiles(map, seqs, n_seqs, window, false);
-    lf_sort(map->tiles, (size_t)n, sizeof *map->tiles, comes_before);
-    bool in_parts = (int64_t)n * map->n_kv_heads < (int64_t)WHOLE_TASKS * map->n_sms;
-    add_prefill_tiles(map, n, in_parts, &partial_rows);
+    add_prefill_waves(map, seqs, n_seqs, window, &partial_rows);
 }

@@ -8,11 +8,15 @@
  * share of the step or less; of a prefill tile the first part is about that share, so that few partial rows do, and
  * others are splits.
  *
- * Order. Prefill tiles go head by head, the longest first: CTAs that run at the same time then read the same keys,
- * which stay in the L2 cache; of those in parts the long first ones come first, and the last splits, which are cut
- * short, when all others have been taken, and fill the gaps at the end. Parts of decode tiles go from the last, which
- * are the longest, to the first, all heads and tiles of a part side by side: the pages of a block's heads lie side by
- * side too, and tiles of the same keys meet in the L2 cache. */
+ * Waves. Where prefill reads expanded pages (attn_cuda.h, FP8), its tiles come wave by wave: neighbouring sequences
+ * with prefill tokens whose pages there is room for at the same time. There is for those of any one sequence. Else all
+ * are one wave.
+ *
+ * Order. In a wave prefill tiles go head by head, the longest first: CTAs that run at the same time then read the same
+ * keys, which stay in the L2 cache; of those in parts the long first ones come first, and the last splits, which are
+ * cut short, when all others have been taken, and fill the gaps at the end. Parts of decode tiles go from the last,
+ * which are the longest, to the first, all heads and tiles of a part side by side: the pages of a block's heads lie
+ * side by side too, and tiles of the same keys meet in the L2 cache. */
 #ifndef LF_ATTENTION_CUDA_ATTN_MAP_H
 #define LF_ATTENTION_CUDA_ATTN_MAP_H
 
@@ -24,6 +28,14 @@ struct lf_attn_map_caps {
     int n_seqs, n_tables; /* block table entries of a cache group */
     int n_prefill, n_decode, n_combine;
     int n_partial_rows;
+    int n_wave_pages; /* expanded ones, of a head's K; 0: none are, and a step is one wave */
+};
+
+/* A launch of the prefill kernel: so many tasks of its list from `task` on. They read what these entries of the block
+ * tables name. */
+struct lf_attn_wave {
+    int32_t task, n_tasks;
+    int32_t table, n_pages;
 };
 
 /* A tile before it becomes tasks. */
@@ -48,9 +60,14 @@ struct lf_attn_map {
     int n_tables;
     struct lf_attn_cuda_task *prefill, *decode;
     struct lf_attn_cuda_combine *combine;
+    struct lf_attn_wave *waves; /* as many as sequences at most */
+    int n_waves;
     struct lf_attn_tile_rec *tiles; /* [n_tiles_max] scratch */
     int n_tiles_max;
 };
+
+/* Whether prefill reads expanded pages: of an FP8 cache, unless the kernels for wide heads do it. */
+bool lf_attn_expands(const struct lf_attn_shape *shape);
 
 /* shape: at most LF_ATTN_PREFILL_ROWS query heads share a KV head. */
 void lf_attn_map_caps(struct lf_attn_map_caps *out, const struct lf_attn_shape *shape, int n_sms);

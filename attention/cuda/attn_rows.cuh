@@ -30,6 +30,13 @@ template <class T> LF_GPU_FN const T *page_of(const lf_attn_cuda_args &p, int bl
     return (const T *)p.kv + page * PAGE * p.head_dim;
 }
 
+/* The same of an FP8 cache. */
+LF_GPU_FN const uint8_t *codes_page_of(const lf_attn_cuda_args &p, int block, int part, int kv_head)
+{
+    int64_t page = (int64_t)block * p.block_pages + ((int64_t)p.layer * 2 + part) * p.n_kv_heads + kv_head;
+    return (const uint8_t *)p.kv + page * p.fp8_page_bytes;
+}
+
 /* A task's query rows: which token and head a packed row is. */
 struct rows_of_task {
     int group, first_head; /* query heads of a KV head; the first of this one's */

@@ -4,7 +4,7 @@
  * has 64 of the output's channels. A tile of keys takes three steps with a barrier between them. Scores are computed
  * 16 rows × 16 keys a warp (mma.sync) and put into shared memory; there the four threads of a row turn them into P in
  * their place; then each warp adds P times its channels of V. While scores and P are computed the tile's V is on its
- * way (cp.async), and meanwhile the next tile's K.
+ * way (cp.async), and meanwhile the next tile's K. An FP8 cache's tiles become elements on the way into shared memory.
  *
  * One kernel for both kinds: they differ in where splits end, and in groups, which prefill has none of: each of its
  * splits is one. What a task keeps between splits and groups lies in global memory (attn_cuda.h says what it is).
@@ -21,6 +21,7 @@
  * divisible by 8, 264 to 512; channels behind the last are zeros up to the next 16. CPU reference: attn_cpu.c. */
 #include "device/cuda/launch.cuh"
 #include "attention/cuda/attn_mma.cuh"
+#include "attention/cuda/kv_fp8.cuh"
 
 enum {
     D = LF_ATTN_CUDA_HEAD_DIM,
@@ -84,13 +85,33 @@ template <class T, int R> LF_GPU_FN void fetch_queries(const lf_attn_cuda_args &
     }
 }
 
+/* The same of an FP8 cache, by way of registers: as elements, without a group. */
+template <int KEYS>
+LF_GPU_FN void fetch_codes(const lf_attn_cuda_args &p, const pass &a, int part, int key0, uint32_t tile)
+{
+    int unit = threadIdx.x % (UNITS / 2), first = unit * LF_ATTN_FP8_UNIT, n_keys = a.t.kv_len - key0;
+    if (key0 >= a.task.key_hi || first >= p.head_dim) return;
+    const uint8_t *page = codes_page_of(p, p.tables[a.table + key0 / PAGE], part, a.task.kv_head);
+    const uint8_t *scales = kv_scales(page, p.head_dim) + key0 % PAGE;
+    page += (size_t)(key0 % PAGE) * p.head_dim + first;
+#pragma unroll 4
+    for (int key = threadIdx.x / (UNITS / 2); key < KEYS; key += THREADS / (UNITS / 2)) {
+        kv_elements x = {};
+        if (key < n_keys) x = kv_expand(*(const uint4 *)(page + (size_t)key * p.head_dim), scales[key]);
+        st_shared_v4(tile + tile_offset<D>(key, 2 * unit), x.low);
+        st_shared_v4(tile + tile_offset<D>(key, 2 * unit + 1), x.high);
+    }
+}
+
 /* K (part 0) or V (part 1) of the keys from key0 on, as one group; those at or past kv_len become zeros. Behind the
  * task's last tile an empty group. */
 template <class T, int KEYS>
 LF_GPU_FN void fetch_keys(const lf_attn_cuda_args &p, const pass &a, int part, int key0, uint32_t tile)
 {
     int unit = threadIdx.x % UNITS;
-    if (key0 < a.task.key_hi && unit < units_of(p)) {
+    if (p.fp8_page_bytes != 0) {
+        fetch_codes<KEYS>(p, a, part, key0, tile);
+    } else if (key0 < a.task.key_hi && unit < units_of(p)) {
         const T *page = page_of<T>(p, p.tables[a.table + key0 / PAGE], part, a.task.kv_head);
         int first = unit * UNIT_ELEMS, n_keys = first < p.head_dim ? a.t.kv_len - key0 : 0;
         if (n_keys > 0) page += key0 % PAGE * p.head_dim + first;

@@ -17,13 +17,13 @@ struct fixture {
     int n_seqs, n_rows;
 };
 
-static void fixture_init(struct fixture *f, int n_heads, int n_kv_heads)
+static void fixture_init(struct fixture *f, int n_heads, int n_kv_heads, enum lf_dtype kv_dtype)
 {
     memset(f, 0, sizeof *f);
     f->shape = (struct lf_attn_shape){.n_heads = n_heads,
                                       .n_kv_heads = n_kv_heads,
                                       .head_dim = 128,
-                                      .kv_dtype = LF_BF16,
+                                      .kv_dtype = kv_dtype,
                                       .max_tokens = MAX_ROWS,
                                       .max_seqs = MAX_SEQS,
                                       .max_kv_len = MAX_LEN,
@@ -182,6 +182,30 @@ static void check_tables(struct fixture *f, int window)
     }
 }
 
+/* Waves follow each other in the list of prefill tasks and have all of it; what a wave's tasks read is among its
+ * entries of the tables, for which there is room, and no entry is two waves'. */
+static void check_waves(const struct lf_attn_map *map, int window)
+{
+    int task = 0, table = 0;
+    for (int w = 0; w < map->n_waves; w++) {
+        const struct lf_attn_wave *wave = &map->waves[w];
+        assert_int_equal(wave->task, task);
+        assert_true(wave->n_tasks > 0 && wave->table >= table);
+        if (map->caps.n_wave_pages > 0) assert_in_range(wave->n_pages, 1, map->caps.n_wave_pages);
+        task += wave->n_tasks;
+        table = wave->table + wave->n_pages;
+        for (int i = wave->task; i < task; i++) {
+            const struct lf_attn_cuda_task *t = &map->prefill[i];
+            const struct lf_attn_cuda_seq *s = &map->seqs[t->seq_idx];
+            int pos = s->kv_len - s->n_tokens + t->row / (map->n_heads / map->n_kv_heads);
+            int lowest = window > 0 ? LF_MAX(t->key_lo, pos - window + 1) : t->key_lo;
+            assert_true(s->table + lowest / LF_KV_BLOCK_TOKENS >= wave->table);
+            assert_true(s->table + (t->key_hi - 1) / LF_KV_BLOCK_TOKENS < table);
+        }
+    }
+    assert_int_equal(task, map->counts.n_prefill);
+}
+
 static void check(struct fixture *f, int window)
 {
     lf_attn_map_build(&f->map, f->seqs, f->n_seqs, window);
@@ -212,6 +236,8 @@ static void check(struct fixture *f, int window)
         assert_int_equal(s->kv_len, f->seqs[i].kv_len);
     }
     check_tables(f, window);
+    check_waves(map, window);
+    if (map->caps.n_wave_pages == 0) assert_int_equal(map->n_waves, map->counts.n_prefill > 0);
     free(claimed);
     f->n_seqs = f->n_rows = 0;
 }
@@ -229,7 +255,7 @@ static void random_steps_are_covered_exactly(void **state)
     for (size_t h = 0; h < LF_N_ELEMS(heads); h++) {
         struct fixture *f = malloc(sizeof *f);
         assert_non_null(f);
-        fixture_init(f, heads[h][0], heads[h][1]);
+        fixture_init(f, heads[h][0], heads[h][1], h % 2 ? LF_E4M3 : LF_BF16);
         for (int round = 0; round < 40; round++) {
             int n = between(&seed, 1, MAX_SEQS);
             for (int i = 0; i < n; i++) {
@@ -250,7 +276,7 @@ static void an_empty_step_has_no_tasks(void **state)
     (void)state;
     struct fixture *f = malloc(sizeof *f);
     assert_non_null(f);
-    fixture_init(f, 32, 8);
+    fixture_init(f, 32, 8, LF_BF16);
     check(f, 0);
     assert_int_equal(
         f->map.counts.n_prefill + f->map.counts.n_decode + f->map.counts.n_combine + f->map.n_combine_prefill, 0);
@@ -263,7 +289,7 @@ static void few_long_tiles_are_split_and_many_are_not(void **state)
     (void)state;
     struct fixture *f = malloc(sizeof *f);
     assert_non_null(f);
-    fixture_init(f, 8, 1);
+    fixture_init(f, 8, 1, LF_BF16);
     add(f, 256, 131072, false);
     lf_attn_map_build(&f->map, f->seqs, 1, 0);
     int n_tiles = 256 * 8 / 128, share = n_tiles * (131072 / SMS), split = lf_attn_prefill_split(131000);
@@ -275,7 +301,7 @@ static void few_long_tiles_are_split_and_many_are_not(void **state)
     }
     lf_attn_map_deinit(&f->map);
 
-    fixture_init(f, 32, 8);
+    fixture_init(f, 32, 8, LF_BF16);
     add(f, MAX_ROWS, 131072, false);
     lf_attn_map_build(&f->map, f->seqs, 1, 0);
     assert_int_equal(f->map.counts.n_prefill, MAX_ROWS * 4 / 128 * 8);
@@ -293,7 +319,7 @@ static void tiles_without_room_for_partial_rows_come_whole_and_first(void **stat
     (void)state;
     struct fixture *f = malloc(sizeof *f);
     assert_non_null(f);
-    fixture_init(f, 8, 1);
+    fixture_init(f, 8, 1, LF_BF16);
     f->map.caps.n_partial_rows = 5 * LF_ATTN_PREFILL_ROWS;
     add(f, 16 * 16, 131072, false);
     lf_attn_map_build(&f->map, f->seqs, 1, 0);
@@ -311,7 +337,7 @@ static void many_short_prompts_over_long_caches_fit_the_lists(void **state)
     (void)state;
     struct fixture *f = malloc(sizeof *f);
     assert_non_null(f);
-    fixture_init(f, 32, 8);
+    fixture_init(f, 32, 8, LF_BF16);
     lf_attn_map_deinit(&f->map);
     f->shape.max_tokens = 512;
     assert_int_equal(lf_attn_map_init(&f->map, &f->shape, SMS, NULL), LF_OK);
@@ -340,7 +366,7 @@ static void the_largest_steps_of_a_shape_fit_the_lists(void **state)
         int group = groups[i % LF_N_ELEMS(groups)], n_sms = sms[i / LF_N_ELEMS(groups) % LF_N_ELEMS(sms)];
         int kv_len = kv_lens[i / LF_N_ELEMS(groups) / LF_N_ELEMS(sms)];
         for (int rows = 1; rows <= LF_ATTN_PREFILL_ROWS / group + 1; rows += LF_ATTN_PREFILL_ROWS / group) {
-            fixture_init(f, 2 * group, 2);
+            fixture_init(f, 2 * group, 2, LF_BF16);
             lf_attn_map_deinit(&f->map);
             f->shape.max_tokens = rows * MAX_SEQS;
             assert_int_equal(lf_attn_map_init(&f->map, &f->shape, n_sms, NULL), LF_OK);
@@ -365,7 +391,7 @@ static void prompts_across_another_split_length_fit_the_lists(void **state)
     struct fixture *f = malloc(sizeof *f);
     assert_non_null(f);
     for (int edge = LF_ATTN_PREFILL_NEAR; edge < MAX_LEN; edge += 8192) {
-        fixture_init(f, 2, 2);
+        fixture_init(f, 2, 2, LF_BF16);
         lf_attn_map_deinit(&f->map);
         f->shape.max_tokens = 2 * MAX_SEQS;
         assert_int_equal(lf_attn_map_init(&f->map, &f->shape, 1, NULL), LF_OK);
@@ -384,7 +410,7 @@ static void last_splits_of_prompts_come_last(void **state)
     (void)state;
     struct fixture *f = malloc(sizeof *f);
     assert_non_null(f);
-    fixture_init(f, 8, 1);
+    fixture_init(f, 8, 1, LF_BF16);
     add(f, 64, 100000, false);
     lf_attn_map_build(&f->map, f->seqs, f->n_seqs, 0);
     int n = f->map.counts.n_prefill, n_last = f->map.n_combine_prefill;
@@ -443,7 +469,7 @@ static void tables_leave_out_what_is_before_a_window(void **state)
     (void)state;
     struct fixture *f = malloc(sizeof *f);
     assert_non_null(f);
-    fixture_init(f, 8, 2);
+    fixture_init(f, 8, 2, LF_BF16);
     add(f, 1, 131072 + 100, true);
     add(f, 1, 131072 + 100, true);
     lf_attn_map_build(&f->map, f->seqs, f->n_seqs, 1024);
@@ -458,7 +484,7 @@ static void long_contexts_of_many_heads_are_split_into_groups(void **state)
     (void)state;
     struct fixture *f = malloc(sizeof *f);
     assert_non_null(f);
-    fixture_init(f, 32, 8);
+    fixture_init(f, 32, 8, LF_BF16);
     add(f, 1, 131072, true);
     lf_attn_map_build(&f->map, f->seqs, f->n_seqs, 0);
     assert_int_equal(f->map.counts.n_combine, 8);
@@ -468,7 +494,7 @@ static void long_contexts_of_many_heads_are_split_into_groups(void **state)
     check(f, 0);
     lf_attn_map_deinit(&f->map);
 
-    fixture_init(f, 8, 1);
+    fixture_init(f, 8, 1, LF_BF16);
     add(f, 1, 131072, true);
     lf_attn_map_build(&f->map, f->seqs, f->n_seqs, 0);
     assert_int_equal(f->map.combine[0].n_group, LF_ATTN_DECODE_GROUP);
