@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -297,14 +298,37 @@ static void remove_folder(const char *folder)
     (void)rmdir(folder);
 }
 
-/* Names it, once what stands in it is on the disk. */
+static bool sync_folder(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool is_good = fd >= 0 && fsync(fd) == 0;
+    int error = errno;
+    if (fd >= 0) close(fd);
+    errno = error;
+    return is_good;
+}
+
+/* The folder that a folder of mkdtemp stands in, into parent. */
+static void name_parent(const char *folder, char parent[PATH_MAX])
+{
+    const char *slash = strrchr(folder, '/');
+    if (!slash)
+        snprintf(parent, PATH_MAX, ".");
+    else
+        snprintf(parent, PATH_MAX, "%.*s", (int)LF_MAX(slash - folder, 1), folder);
+}
+
+/* Names it, once what stands in it is on the disk, and puts the name there too. */
 static enum lf_status name_folder(struct export *x, struct lf_err *err)
 {
-    int fd = open(x->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool is_good = fd >= 0 && fsync(fd) == 0;
-    if (fd >= 0) close(fd);
-    if (!is_good || rename(x->folder, x->opts->out) != 0)
+    char parent[PATH_MAX];
+    name_parent(x->folder, parent);
+    if (!sync_folder(x->folder) || rename(x->folder, x->opts->out) != 0)
         return lf_fail(err, LF_IO, "cannot name %s %s: %s", x->folder, x->opts->out, strerror(errno));
+    x->folder[0] = '\0'; /* it has its name, and all of it is there */
+    if (!sync_folder(parent))
+        return lf_fail(err, LF_IO, "%s stands, but %s cannot be synchronized: %s", x->opts->out, parent,
+                       strerror(errno));
     return LF_OK;
 }
 

@@ -3,6 +3,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "core/check.h"
@@ -335,6 +337,52 @@ static void what_cannot_be_written_leaves_nothing(void **state)
     expect_nothing(&f, LF_CODE_I4, LF_CORRUPT, "model.layers.1.mlp.up_proj.weight has an element");
 }
 
+/* Bytes of the largest file in it. */
+static size_t largest_file(const char *folder)
+{
+    size_t most = 0;
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
+        struct stat st;
+        assert_int_equal(fstatat(dirfd(dir), e->d_name, &st, 0), 0);
+        if (S_ISREG(st.st_mode)) most = LF_MAX(most, (size_t)st.st_size);
+    }
+    closedir(dir);
+    return most;
+}
+
+/* A disk that takes no more, at any byte of the largest file: of its header, of codes, of scales, of the last one. */
+static void a_full_disk_leaves_nothing(void **state)
+{
+    (void)state;
+    enum { CUTS = 24 };
+    struct fixture f;
+    struct config_text c = config_llama();
+    struct model_dir m = model_dir_llama();
+    fixture_open(&f, &c, &m, 1);
+    assert_int_equal(export(&f, LF_CODE_I8), LF_OK);
+    size_t most = largest_file(f.out);
+    temp_dir_remove_tree(&f.to);
+    f.to = temp_dir_make();
+    snprintf(f.out, sizeof(f.out), "%s/out", f.to.path);
+    signal(SIGXFSZ, SIG_IGN); /* so that writes fail */
+    for (size_t i = 0; i < CUTS; i++) {
+        struct rlimit before, limit;
+        assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+        limit = before;
+        limit.rlim_cur = i * (most - 1) / (CUTS - 1);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        enum lf_status status = export(&f, LF_CODE_I8);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_int_equal(status, LF_IO);
+        assert_int_equal(n_files(f.to.path), 0);
+    }
+    assert_int_equal(export(&f, LF_CODE_I8), LF_OK);
+    signal(SIGXFSZ, SIG_DFL);
+    fixture_close(&f);
+}
+
 static void groups_that_do_not_divide_a_row_are_refused(void **state)
 {
     (void)state;
@@ -374,6 +422,7 @@ int main(void)
         cmocka_unit_test(files_get_names_that_are_looked_for),
         cmocka_unit_test(texts_come_along_and_other_weights_do_not),
         cmocka_unit_test(what_cannot_be_written_leaves_nothing),
+        cmocka_unit_test(a_full_disk_leaves_nothing),
         cmocka_unit_test(groups_that_do_not_divide_a_row_are_refused),
         cmocka_unit_test(what_is_there_stays),
     };
