@@ -138,7 +138,7 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
     snprintf(note, sizeof(note), "%d positions%s", p->ctx,
              p->is_auto_ctx && p->fits ? ", the largest context that fits" : "");
     row(out, "rope table", p->rope_bytes, note);
-    snprintf(note, sizeof(note), "%d rows", p->max_out);
+    snprintf(note, sizeof(note), "%d row%s", p->max_out, p->max_out == 1 ? "" : "s");
     row(out, "logits", p->logits_bytes, note);
     if (p->host_bytes > 0) row(out, "process", p->host_bytes, "");
     if (p->text_bytes > 0) row(out, "texts, connections", p->text_bytes, "at most, as requests come");

@@ -225,7 +225,7 @@ class Speculation(harness.Case):
             with self.subTest(max_seqs=n, speculate=how):
                 r = self.run_command("plan", "--model", "demo/model", "--ctx", "4096", "--max-seqs", str(n), "--speculate", how)
                 self.assertEqual(r.returncode, 0, r.stderr)
-                self.assertRegex(r.stdout, rf"(?m)^ *logits .* {rows} rows$")
+                self.assertRegex(r.stdout, rf"(?m)^ *logits .* {rows} row{'s' if rows > 1 else ''}$")
 
     def test_what_would_have_no_effect_is_refused(self):
         """For a model with states."""
