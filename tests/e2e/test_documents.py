@@ -56,12 +56,28 @@ class Directory(unittest.TestCase):
     def test_what_computes_otherwise_has_a_directory_of_its_own(self):
         first = self.serve_once()
         self.assertRegex(first, "^[0-9a-f]{64}$")
-        others = {self.serve_once("--kv-dtype", "f32"), self.serve_once("--isa", "c"),
+        others = {self.serve_once("--kv-dtype", "f32"), self.serve_once("--kv-dtype", "fp8"), self.serve_once("--isa", "c"),
                   self.serve_once("--load", "dummy"), self.serve_once("--load", "dummy", "--seed", "1")}
-        self.assertEqual(len(others - {None, first}), 4)
+        self.assertEqual(len(others - {None, first}), 5)
         self.assertIsNone(self.serve_once("--threads", "1", "--max-seqs", "3"))
         with open(os.path.join(self.dir, first, "about")) as f:
             self.assertRegex(f.read(), r"^demo/model, cpu, \S+, KV in bf16, longflash \d+\.\d+\.\d+, \S+, .+\n$")
+
+    def test_an_fp8_cache_answers_the_same_alone_together_and_after_a_restart(self):
+        prompt = WORDS * 20
+        server = self.serve("--kv-dtype", "fp8")
+        self.assertEqual(server.metric("cache_config_info", 'cache_dtype="fp8"'), 1)
+        first = server.complete(prompt, max_tokens=16, temperature=0)
+        self.assertEqual(first.status, 200)
+        text = first.json["choices"][0]["text"]
+        both = server.complete([prompt, prompt + "And"], max_tokens=16, temperature=0).json["choices"]
+        self.assertEqual(both[0]["text"], text)
+        self.wait_kept(4)
+        self.assertEqual(server.stop(), 0)
+        server = self.serve("--kv-dtype", "fp8")
+        again = server.complete(prompt, max_tokens=16, temperature=0).json
+        self.assertEqual(again["choices"][0]["text"], text)
+        self.assertGreater(again["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
 
     def test_a_fine_tune_of_the_same_shape_has_a_directory_of_its_own(self):
         model = os.path.join(self.folder.name, "model")
@@ -109,6 +125,11 @@ class Directory(unittest.TestCase):
         self.assertGreaterEqual(n_restored, n_prompt - 128)
         self.assertIn("from the disk", self.run_once("And where?").stderr)
         self.assertNotIn("from the disk", self.run_once("Who went up?", "--kv-dtype", "f32").stderr)
+        fp8, fp8_again = (self.run_once("Who went up?", "--kv-dtype", "fp8") for _ in range(2))
+        self.assertNotIn("from the disk", fp8.stderr)  # that of bf16 is not fp8's, and fp8's is
+        self.assertIn("from the disk", fp8_again.stderr)
+        self.assertEqual((fp8_again.returncode, fp8_again.stdout), (0, fp8.stdout))
+        self.assertIn("from the disk", self.run_once("Who went up?").stderr)
         server = self.serve()
         r = self.run_once("Who went up?")
         self.assertEqual((r.returncode, r.stderr), (2, f"longflash: {self.dir} is in use by another process, {server.process.pid}\n"))

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "core/check.h"
+#include "kv/kv_fp8.h"
 #include "tests/support/test.h"
 
 /* ---- frequencies ---- */
@@ -388,32 +389,85 @@ static void append_rotates_norms_and_stores_every_row(void **state)
     }
 }
 
+static void check_row_by_row(struct lf_device *dev, const struct append_case *c)
+{
+    struct append_fixture whole, single;
+    fixture_init(&whole, dev, c->dtype, c->head_dim, c->rotary_dim, c->norm);
+    fixture_init(&single, dev, c->dtype, c->head_dim, c->rotary_dim, c->norm);
+    whole.values = single.values = c->values;
+    run_append(&whole, whole.seqs, N_SEQS, 0);
+    for (int s = 0; s < N_SEQS; s++)
+        for (int r = 0; r < single.seqs[s].n_tokens; r++) {
+            struct lf_kv_seq one = single.seqs[s];
+            one.kv_len += r + 1 - one.n_tokens;
+            one.first_token = 0;
+            one.n_tokens = 1;
+            run_append(&single, &one, 1, single.seqs[s].first_token + r);
+        }
+    size_t d = (size_t)c->head_dim;
+    assert_memory_equal(whole.q_out, single.q_out, (size_t)whole.n_rows * HEADS * d * sizeof(float));
+    assert_memory_equal(whole.kv.base, single.kv.base, lf_kv_block_bytes(&whole.kv) * BLOCKS);
+    fixture_deinit(&whole);
+    fixture_deinit(&single);
+}
+
 static void append_gives_the_same_bits_row_by_row(void **state)
 {
     (void)state;
     struct lf_device *dev = open_cpu(-1, 2);
     for (size_t k = 0; k < LF_N_ELEMS(APPEND_CASES); k++) {
-        const struct append_case *c = &APPEND_CASES[k];
-        struct append_fixture whole, single;
-        fixture_init(&whole, dev, c->dtype, c->head_dim, c->rotary_dim, c->norm);
-        fixture_init(&single, dev, c->dtype, c->head_dim, c->rotary_dim, c->norm);
-        whole.values = single.values = c->values;
-        run_append(&whole, whole.seqs, N_SEQS, 0);
-        for (int s = 0; s < N_SEQS; s++)
-            for (int r = 0; r < single.seqs[s].n_tokens; r++) {
-                struct lf_kv_seq one = single.seqs[s];
-                one.kv_len += r + 1 - one.n_tokens;
-                one.first_token = 0;
-                one.n_tokens = 1;
-                run_append(&single, &one, 1, single.seqs[s].first_token + r);
-            }
-        size_t d = (size_t)c->head_dim;
-        assert_memory_equal(whole.q_out, single.q_out, (size_t)whole.n_rows * HEADS * d * sizeof(float));
-        assert_memory_equal(whole.kv.base, single.kv.base, lf_kv_block_bytes(&whole.kv) * BLOCKS);
-        fixture_deinit(&whole);
-        fixture_deinit(&single);
+        struct append_case c = APPEND_CASES[k];
+        check_row_by_row(dev, &c);
+        c.dtype = LF_E4M3;
+        check_row_by_row(dev, &c);
     }
     lf_device_close(dev);
+}
+
+/* A head's place in the f32 cache as codes in its place of the fp8 one. */
+static void check_codes(const struct lf_kv_view *f32, const struct lf_kv_view *fp8, int block, enum lf_kv_part part,
+                        int head, int slot)
+{
+    const float *from = lf_kv_page(f32, block, 1, part, head);
+    uint8_t *page = lf_kv_page(fp8, block, 1, part, head), codes[LF_HEAD_DIM];
+    float x[LF_HEAD_DIM];
+    for (int i = 0; i < fp8->head_dim; i++)
+        x[i] = from[part == LF_KV_K ? lf_kv_k_index(f32, slot, i) : lf_kv_v_index(f32, slot, i)];
+    assert_int_equal(lf_kv_scales(fp8, page)[slot], lf_kv_fp8_quantize(codes, x, fp8->head_dim));
+    for (int i = 0; i < fp8->head_dim; i++)
+        assert_int_equal(page[part == LF_KV_K ? lf_kv_k_index(fp8, slot, i) : lf_kv_v_index(fp8, slot, i)], codes[i]);
+}
+
+static void check_fp8_append(struct lf_device *dev, const struct append_case *c)
+{
+    struct append_fixture f32, fp8;
+    size_t n_untouched = 0, bytes, n = 0;
+    fixture_init(&f32, dev, LF_F32, c->head_dim, c->rotary_dim, c->norm);
+    fixture_init(&fp8, dev, LF_E4M3, c->head_dim, c->rotary_dim, c->norm);
+    f32.values = fp8.values = c->values;
+    run_append(&f32, f32.seqs, N_SEQS, 0);
+    run_append(&fp8, fp8.seqs, N_SEQS, 0);
+    for (int s = 0; s < N_SEQS; s++)
+        for (int pos = fp8.seqs[s].kv_len - fp8.seqs[s].n_tokens; pos < fp8.seqs[s].kv_len; pos++, n++)
+            for (int head = 0; head < KV_HEADS; head++)
+                for (int part = LF_KV_K; part <= LF_KV_V; part++)
+                    check_codes(&f32.kv, &fp8.kv, fp8.tables[s][pos / LF_KV_BLOCK_TOKENS], (enum lf_kv_part)part, head,
+                                pos % LF_KV_BLOCK_TOKENS);
+    bytes = lf_kv_block_bytes(&fp8.kv) * BLOCKS;
+    for (size_t i = 0; i < bytes; i++) n_untouched += ((const uint8_t *)fp8.kv.base)[i] == 0xff;
+    assert_int_equal(bytes - n_untouched, n * 2 * KV_HEADS * ((size_t)c->head_dim + 1));
+    fixture_deinit(&f32);
+    fixture_deinit(&fp8);
+}
+
+static void append_to_fp8_quantizes_what_f32_would_hold_and_writes_nothing_else(void **state)
+{
+    (void)state;
+    for (int isa = LF_ISA_C; isa <= LF_ISA_AVX512; isa++) {
+        struct lf_device *dev = open_cpu(isa, 2);
+        for (size_t k = 0; dev && k < LF_N_ELEMS(APPEND_CASES); k++) check_fp8_append(dev, &APPEND_CASES[k]);
+        lf_device_close(dev);
+    }
 }
 
 static void append_writes_the_blocks_of_its_group(void **state)
@@ -460,6 +514,7 @@ int main(void)
         cmocka_unit_test(table_holds_cosines_and_sines_rounded_once),
         cmocka_unit_test(append_rotates_norms_and_stores_every_row),
         cmocka_unit_test(append_gives_the_same_bits_row_by_row),
+        cmocka_unit_test(append_to_fp8_quantizes_what_f32_would_hold_and_writes_nothing_else),
         cmocka_unit_test(append_writes_the_blocks_of_its_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
