@@ -218,6 +218,13 @@ static bool is_of_alias(const struct lf_hparams *hp, int layer, struct lf_str na
     return is_known && hp->layers[layer].alias_back > 0;
 }
 
+/* How others scale a KV cache of fp8; ours makes its own scales (kv/kv_fp8.h). */
+static bool is_scale_of_cache(struct lf_str name)
+{
+    return lf_str_ends(name, LF_STR(".k_scale")) || lf_str_ends(name, LF_STR(".v_scale")) ||
+           lf_str_ends(name, LF_STR(".kv_scale"));
+}
+
 /* A tensor no part wants. Inside a layer that is computed it would take part in another program: refused. The
  * frequencies that old files carry, and the copy of a tied head, say nothing new. */
 static enum lf_status note_unused(const struct lf_hparams *hp, const struct lf_tensor *t, int *n_unused,
@@ -226,6 +233,7 @@ static enum lf_status note_unused(const struct lf_hparams *hp, const struct lf_t
     const struct lf_str prefix = LF_STR("layers.");
     struct lf_str name = lf_name_bare(t->name);
     if (lf_str_ends(t->name, LF_STR(".rotary_emb.inv_freq"))) return LF_OK;
+    if (is_scale_of_cache(t->name)) return LF_OK;
     if (hp->quantization && lf_quantization_is_aside(t->name)) return LF_OK;
     if (hp->tied && lf_str_eq(t->name, LF_STR("lm_head.weight"))) return LF_OK;
     if (lf_str_starts(name, prefix)) {

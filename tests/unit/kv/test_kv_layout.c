@@ -33,7 +33,8 @@ static void check(const struct lf_kv_layout *l, enum lf_dtype dtype)
     assert_in_range(l->n_groups, 1, LF_KV_GROUPS_N);
     for (int g = 0; g < l->n_groups; g++) {
         const struct lf_kv_group *group = &l->groups[g];
-        uint64_t page = LF_KV_BLOCK_TOKENS * (uint64_t)group->head_dim * lf_dtype_bytes(dtype);
+        uint64_t scales = dtype != LF_E4M3 ? 0 : group->head_dim > 256 ? 2 : 1;
+        uint64_t page = LF_KV_BLOCK_TOKENS * ((uint64_t)group->head_dim * lf_dtype_bytes(dtype) + scales);
         uint64_t used = (uint64_t)group->n_layers * 2 * (uint64_t)group->n_kv_heads * page;
         assert_true(group->n_layers > 0 && used <= l->block_bytes);
         assert_int_equal(l->block_bytes % page, 0);
@@ -122,6 +123,26 @@ static void published_models_are_cut_as_by_hand(void **state)
     expect(make(36, 1, 2, 128, 8, 64), 2, 1, 18, 18, false);             /* gpt-oss-120b */
     expect(make(32, LF_LAYERS_N, 1, 4096, 8, 128), 1, 0, 32, 32, false); /* Mistral 7B: all with a window */
     expect(make(64, 3, 4, 4096, 8, 128), 4, 1, 16, 16, false);           /* OLMo 3 32B: 16 and 48 */
+}
+
+/* Two sizes of heads, of which one's page with its scales is twice the other's. */
+static void fp8_pages_of_two_head_dims_share_blocks_as_those_of_bf16_do(void **state)
+{
+    (void)state;
+    struct lf_kv_layout of[2];
+    static const enum lf_dtype types[] = {LF_BF16, LF_E4M3};
+    for (int i = 0; i < 30; i++)
+        specs[i] = (struct lf_kv_layer_spec){.window = i % 6 == 5 ? 0 : 1024,
+                                             .n_kv_heads = i % 6 == 5 ? 2 : 8,
+                                             .head_dim = i % 6 == 5 ? 512 : 256,
+                                             .alias_of = -1};
+    for (int k = 0; k < 2; k++) assert_int_equal(lf_kv_layout_make(&of[k], specs, 30, types[k], NULL), LF_OK);
+    check(&of[1], LF_E4M3);
+    assert_int_equal(of[0].n_groups, of[1].n_groups);
+    assert_memory_equal(of[0].groups, of[1].groups, sizeof(of[0].groups));
+    assert_memory_equal(of[0].places, of[1].places, 30 * sizeof(*of[0].places));
+    assert_int_equal(of[1].block_bytes, of[0].block_bytes / 2 / 256 * 257);
+    for (int k = 0; k < 2; k++) lf_kv_layout_deinit(&of[k]);
 }
 
 static void qwen2_with_windows_from_a_layer_on_is_cut_without_waste(void **state)
@@ -395,6 +416,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_that_are_all_alike_are_one_group_of_exactly_their_bytes),
         cmocka_unit_test(published_models_are_cut_as_by_hand),
+        cmocka_unit_test(fp8_pages_of_two_head_dims_share_blocks_as_those_of_bf16_do),
         cmocka_unit_test(qwen2_with_windows_from_a_layer_on_is_cut_without_waste),
         cmocka_unit_test(layers_of_different_shapes_share_blocks_that_hold_pages_of_both),
         cmocka_unit_test(aliases_take_no_room_and_lie_where_their_source_does),

@@ -314,8 +314,10 @@ static void only_what_transformers_leaves_unread_is_left_unread(void **state)
     (void)state;
     struct lf_err err;
     assert_int_equal(bind_renamed("layers.4.self_attn.k_norm.weight", "layers.5.self_attn.v_norm.weight", &err), LF_OK);
-    static const char *const others[] = {"layers.0.self_attn.v_norm.weight", "layers.4.self_attn.k_nora.weight",
-                                         "layers.4.other_attn.knorm.weight"};
+    assert_int_equal(bind_renamed("layers.4.self_attn.k_norm.weight", "layers.0.self_attn.cache.k_scale", &err), LF_OK);
+    assert_int_equal(bind_renamed("layers.4.self_attn.k_norm.weight", "layers.1.self_attn.cache.v_scale", &err), LF_OK);
+    static const char *const others[] = {"layers.0.self_attn.v_norm.weight", "layers.0.self_attn.cache.o_scale",
+                                         "layers.4.self_attn.k_nora.weight", "layers.4.other_attn.knorm.weight"};
     for (size_t i = 0; i < LF_N_ELEMS(others); i++) {
         assert_int_equal(bind_renamed("layers.4.self_attn.k_norm.weight", others[i], &err), LF_UNSUPPORTED);
         if (!strstr(err.message, others[i]) || !strstr(err.message, "is no part of")) fail_msg("%s", err.message);
