@@ -48,7 +48,7 @@ struct lf_quant_rows {
 
 static inline struct lf_format lf_format_plain(enum lf_dtype dtype)
 {
-    struct lf_format f = {.dtype = dtype};
+    struct lf_format f = {dtype, LF_CODE_NONE, 0, 0, false, LF_F32}; /* all of it: C++ warns of members left out */
     return f;
 }
 static inline bool lf_format_is_plain(const struct lf_format *f)
