@@ -27,22 +27,11 @@ bool lf_cuda_gemm_coded_is_gemv(const struct lf_device *dev, const struct lf_gem
            !lf_cuda_fp8_op_takes(dev, p);
 }
 
-/* p of n_tokens tokens from token `first` on. */
-static struct lf_gemm_params slice_of(const struct lf_gemm_params *p, int first, int n_tokens)
-{
-    struct lf_gemm_params slice = *p;
-    size_t y = (size_t)first * (size_t)p->y_stride;
-    slice.x = (const char *)p->x + (size_t)first * (size_t)p->x_stride * 2;
-    slice.y = (char *)p->y + y * (p->y_float ? sizeof(float) : 2);
-    if (p->residual) slice.residual = p->residual + y;
-    slice.n_tokens = n_tokens;
-    return slice;
-}
-
 static void run_slices(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     for (int first = 0; first < p->n_tokens; first += LF_CUDA_GEMV_TOKENS) {
-        struct lf_gemm_params slice = slice_of(p, first, LF_MIN((int)LF_CUDA_GEMV_TOKENS, p->n_tokens - first));
+        struct lf_gemm_params slice =
+            lf_cuda_gemm_tokens(p, first, LF_MIN((int)LF_CUDA_GEMV_TOKENS, p->n_tokens - first));
         if (!lf_cuda_ok(dev)) return;
         lf_cuda_check(dev, lf_cuda_gemv_quant(&slice, dev->info.n_sms, lf_cuda_launch(dev)), "GEMV");
     }

@@ -11,11 +11,13 @@
 #include "device/cuda/gemm_fp8.h"
 
 #include "core/check.h"
-#include "device/cuda/cuda_impl.h"
 #include "device/cuda/coded_order.h"
+#include "device/cuda/cuda_impl.h"
+#include "device/cuda/gemm_coded.h"
 #include "device/cuda/gemm_fp8_sm90.h"
 
-enum { CODES_ALIGN = 64, SCALES_STRIDE = 4 /* divides it */ };
+enum { CODES_ALIGN = 64, SCALES_STRIDE = 4 /* divides it */, SCRATCH_BYTES = 64 << 20 /* at most */ };
+enum { CHUNK = 256 /* tokens of a tile: a chunk is a multiple where that fits */ };
 
 /* Scales lie behind the codes. */
 static uint64_t codes_bytes(int n_tokens, int n_in)
@@ -28,10 +30,23 @@ static int scale_stride(int n_tokens)
     return LF_ROUND_UP(n_tokens, SCALES_STRIDE);
 }
 
+static uint64_t bytes_of(int n_tokens, int n_in)
+{
+    uint64_t n_blocks = ((uint64_t)n_in + LF_FP8_BLOCK - 1) / LF_FP8_BLOCK;
+    return codes_bytes(n_tokens, n_in) + n_blocks * (uint64_t)scale_stride(n_tokens) * sizeof(float);
+}
+
+/* Tokens that are quantized and multiplied at a time, so that the scratch is bounded. No token's bits depend on it. */
+static int chunk_tokens(int n_in)
+{
+    int n = (int)(SCRATCH_BYTES / (bytes_of(SCALES_STRIDE, n_in) / SCALES_STRIDE + 1)) - CODES_ALIGN;
+    return n > CHUNK ? n / CHUNK * CHUNK : LF_MAX(n, (int)SCALES_STRIDE);
+}
+
 uint64_t lf_cuda_fp8_op_scratch(int max_tokens, int max_n_in)
 {
-    uint64_t n_blocks = ((uint64_t)max_n_in + LF_FP8_BLOCK - 1) / LF_FP8_BLOCK;
-    return codes_bytes(max_tokens, max_n_in) + n_blocks * (uint64_t)scale_stride(max_tokens) * sizeof(float);
+    uint64_t least = bytes_of(SCALES_STRIDE, max_n_in);
+    return max_tokens <= chunk_tokens(max_n_in) ? bytes_of(max_tokens, max_n_in) : LF_MAX(least, SCRATCH_BYTES);
 }
 
 static bool scales_of(const struct lf_weight *w, enum lf_fp8_scales *by)
@@ -86,15 +101,24 @@ bool lf_cuda_fp8_op_takes(const struct lf_device *dev, const struct lf_gemm_para
     return lf_cuda_quant_rows_supports(&quant) && lf_cuda_gemm_fp8_supports(&gemm);
 }
 
-void lf_cuda_fp8_op(struct lf_device *dev, const struct lf_gemm_params *p)
+static void run_chunk(struct lf_device *dev, const struct lf_gemm_params *p, enum lf_fp8_scales by)
 {
-    enum lf_fp8_scales by;
-    LF_ASSERT(scales_of(p->w, &by) && p->scratch != NULL && p->norm.h == NULL && p->x_sum_squares == NULL);
     struct lf_quant_params quant = quant_of(p, by);
     struct lf_fp8_gemm_params gemm = gemm_of(p, &quant);
     lf_cuda_check(dev, lf_cuda_quant_rows(&quant, lf_cuda_launch(dev)), "quantizing activations");
     if (lf_cuda_ok(dev))
         lf_cuda_check(dev, lf_cuda_gemm_fp8(&gemm, dev->info.n_sms, -1, lf_cuda_launch(dev)), "FP8 GEMM");
+}
+
+void lf_cuda_fp8_op(struct lf_device *dev, const struct lf_gemm_params *p)
+{
+    enum lf_fp8_scales by;
+    LF_ASSERT(scales_of(p->w, &by) && p->scratch != NULL && p->norm.h == NULL && p->x_sum_squares == NULL);
+    int n = chunk_tokens(p->w->n_in);
+    for (int first = 0; first < p->n_tokens && lf_cuda_ok(dev); first += n) {
+        struct lf_gemm_params chunk = lf_cuda_gemm_tokens(p, first, LF_MIN(n, p->n_tokens - first));
+        run_chunk(dev, &chunk, by);
+    }
 }
 
 int lf_cuda_fp8_op_setup(struct lf_device *dev)
