@@ -53,20 +53,12 @@ static uint64_t reserve(uint64_t *at, uint64_t n)
     return offset;
 }
 
-/* Whether decode is attn_wide.cu's. */
-static bool decodes_wide(const struct lf_attn_shape *shape)
+/* What the kernels that take this head_dim want, at most. */
+static size_t scratch_bytes(int head_dim, int n_sms)
 {
-    return lf_attn_wide_supports(shape->head_dim) || shape->kv_dtype == LF_E4M3;
-}
-
-/* What the kernels that take this shape want, at most. */
-static size_t scratch_bytes(const struct lf_attn_shape *shape, int n_sms)
-{
-    int head_dim = shape->head_dim;
     if (lf_attn_wide_supports(head_dim)) return lf_attn_wide_scratch_bytes(head_dim, n_sms);
     size_t prefill =
         LF_MAX(lf_attn_prefill_mma_scratch_bytes(head_dim, n_sms), lf_attn_prefill_sm90_scratch_bytes(head_dim, n_sms));
-    if (decodes_wide(shape)) return LF_MAX(prefill, lf_attn_wide_scratch_bytes(head_dim, n_sms));
     return LF_MAX(prefill, lf_attn_decode_mma_scratch_bytes(head_dim, n_sms));
 }
 
@@ -88,7 +80,7 @@ static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_s
     at *= (uint64_t)s->n_schedules;
     l->partial_o = reserve(&at, rows * (uint64_t)s->head_dim * sizeof(float));
     l->partial_ml = reserve(&at, rows * 2 * sizeof(float));
-    l->scratch = reserve(&at, scratch_bytes(s, n_sms));
+    l->scratch = reserve(&at, scratch_bytes(s->head_dim, n_sms));
     l->expanded = reserve(&at, pages * 2 * (uint64_t)s->n_kv_heads * lf_kv_page_bytes_of(LF_BF16, s->head_dim));
     l->own_table = reserve(&at, pages * sizeof(int32_t));
     l->total = at;
@@ -128,21 +120,21 @@ static enum lf_status choose_kernels(struct attn_cuda *a, struct lf_device *dev,
                                      struct lf_err *err)
 {
     int head_dim = shape->head_dim;
-    if (decodes_wide(shape)) {
-        a->decode = lf_attn_decode_wide;
-        lf_cuda_check(dev, lf_attn_wide_setup(), "attention's kernel");
-    } else {
-        a->decode = lf_attn_decode_mma;
-        lf_cuda_check(dev, lf_attn_decode_mma_setup(), "attention's decode kernel");
-    }
     if (lf_attn_wide_supports(head_dim)) {
         a->prefill = lf_attn_prefill_wide;
+        a->decode = lf_attn_decode_wide;
+        lf_cuda_check(dev, lf_attn_wide_setup(), "attention's kernel");
     } else if (lf_device_info(dev)->sm == 90 && lf_attn_prefill_sm90_supports(head_dim)) {
         a->prefill = lf_attn_prefill_sm90;
         lf_cuda_check(dev, lf_attn_prefill_sm90_setup(), "attention's prefill kernel");
     } else {
         a->prefill = lf_attn_prefill_mma;
         lf_cuda_check(dev, lf_attn_prefill_mma_setup(), "attention's prefill kernel");
+    }
+    if (!a->decode) {
+        bool fp8 = shape->kv_dtype == LF_E4M3;
+        a->decode = fp8 ? lf_attn_decode_fp8 : lf_attn_decode_mma;
+        lf_cuda_check(dev, fp8 ? lf_attn_decode_fp8_setup() : lf_attn_decode_mma_setup(), "attention's decode kernel");
     }
     lf_cuda_check(dev, lf_attn_combine_prefill_setup(), "attention's combine kernel");
     lf_cuda_check(dev, lf_rope_append_cuda_setup(), "RoPE's kernel");

@@ -151,6 +151,10 @@ int lf_attn_decode_mma_setup(void);
 int lf_attn_decode_mma(const struct lf_attn_cuda_args *args, void *stream);
 size_t lf_attn_decode_mma_scratch_bytes(int head_dim, int n_sms); /* of its own `scratch` */
 
+/* attn_decode_fp8.cu: the same for FP8 caches, with the same scratch. */
+int lf_attn_decode_fp8_setup(void);
+int lf_attn_decode_fp8(const struct lf_attn_cuda_args *args, void *stream);
+
 /* attn_wide.cu: both kinds, for heads that the others have no room for. Portable: sm_80 and later. */
 bool lf_attn_wide_supports(int head_dim);
 int lf_attn_wide_setup(void);

@@ -180,32 +180,47 @@ template <int N> LF_GPU_FN void combine_partial(const partial_tiles<N> &left, fl
     }
 }
 
+/* Two neighbouring channels of N tiles that this thread has of accumulator half h, and which they are. In order a tile
+ * is 8 channels; else each two tiles are the even and the odd ones of 16 (attn_codes.cuh). */
+template <bool IN_CODES> LF_GPU_FN int channel_of(int n)
+{
+    int i = threadIdx.x % 4;
+    return IN_CODES ? n / 2 * 16 + 4 * i + 2 * (n % 2) : 8 * n + 2 * i;
+}
+
+template <bool IN_CODES, int N> LF_GPU_FN float2 channels_of(const float (&o)[N][4], int n, int h)
+{
+    if (IN_CODES) return make_float2(o[n / 2 * 2][2 * h + n % 2], o[n / 2 * 2 + 1][2 * h + n % 2]);
+    return make_float2(o[n][2 * h], o[n][2 * h + 1]);
+}
+
 /* Writes row i (0 … n_rows - 1 of the task) of accumulator half h: a partial row, or output and lse. */
-template <class T, int N>
+template <class T, bool IN_CODES = false, int N>
 LF_GPU_FN void write_row(const lf_attn_cuda_args &p, const rows_of_task &t, int slot, int i, int h,
                          const float (&o)[N][4], const row_state &r)
 {
-    int column = threadIdx.x % 4 * 2;
+    bool is_first = threadIdx.x % 4 == 0;
     if (slot >= 0) {
         int64_t row = slot + i;
-        if (column == 0) ((float2 *)p.partial_ml)[row] = make_float2(r.m[h], r.l[h]);
+        if (is_first) ((float2 *)p.partial_ml)[row] = make_float2(r.m[h], r.l[h]);
         float *to = p.partial_o + row * p.head_dim;
 #pragma unroll
         for (int n = 0; n < N; n++) {
-            int c = 8 * n + column;
-            if (c < p.head_dim) *(float2 *)(to + c) = make_float2(o[n][2 * h], o[n][2 * h + 1]);
+            int c = channel_of<IN_CODES>(n);
+            if (c < p.head_dim) *(float2 *)(to + c) = channels_of<IN_CODES>(o, n, h);
         }
         return;
     }
     int head;
     int64_t row = head_row_of(p, t, i, &head);
     finish_factors last = attn_finish(r.m[h], r.l[h], p.sinks ? p.sinks + head : NULL);
-    if (p.lse && column == 0) p.lse[row] = last.lse;
+    if (p.lse && is_first) p.lse[row] = last.lse;
     uint32_t *to = (uint32_t *)((T *)p.out + row * p.head_dim);
 #pragma unroll
     for (int n = 0; n < N; n++) {
-        int c = 8 * n + column;
-        if (c < p.head_dim) to[c / 2] = pack<T>(o[n][2 * h] * last.factor, o[n][2 * h + 1] * last.factor);
+        int c = channel_of<IN_CODES>(n);
+        float2 x = channels_of<IN_CODES>(o, n, h);
+        if (c < p.head_dim) to[c / 2] = pack<T>(x.x * last.factor, x.y * last.factor);
     }
 }
 

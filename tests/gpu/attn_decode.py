@@ -26,6 +26,35 @@ def grid(lib, quick):
     t.grid(make, shapes, HEADS, (64, 128, 512) if quick else (8, 24, 32, 64, 80, 96, 112, 128, 192, 256, 264, 512), quick)
 
 
+def fp8(lib, quick):
+    """An FP8 cache: right, the same bits as a plain one of the same numbers, in any company, and with late tokens."""
+    shapes = [(1, 1), (1, 64), (1, 339), (3, 799), (16, 20000), (2, 16385), (5, 4100), (1, 257), EDGE]
+    late = [(3, 3), (2, 64), (8, 66), (1, 65), (16, 1100), (1, 128), (1, 129), (5, 4100), (1, 16385)]
+    dims, n = (64, 128, 512) if quick else (16, 32, 64, 80, 96, 112, 128, 192, 256, 272, 512), 0
+    for d, heads in itertools.product(dims, HEADS):
+        store = t.store_of(shapes, heads, d, fp8=True)
+        for window, softcap, sinks in t.VARIANTS:
+            options = dict(window=window, softcap=softcap, sinks=t.sinks_of(store) if sinks else None)
+            step = step_of(lib, store, shapes, split=8000, **options)
+            t.check_step(step, what=f"fp8 d{d} {heads} {options}")
+            whole = [x.clone() for x in step.run()]
+            pages, store.pages = store.pages, None
+            t.expect_rows(whole, 0, step_of(lib, store, shapes, **options), f"fp8 d{d} {heads} {options}: a plain cache")
+            store.pages = pages
+            for more in (dict(split=False), dict(split=True, recorded=True), dict(n_sms=7, overlaps=True)):
+                t.expect_rows(whole, 0, step_of(lib, store, shapes, **options, **more), f"fp8 d{d} {heads}: {more}")
+            n += 1
+        store = t.store_of(late, heads, d, fp8=True)
+        for window, rows in itertools.product((0, 64, 4096), (None, 1, 17)):
+            whole = [x.clone() for x in step_of(lib, store, late, window=window).run()]
+            for more in (dict(), dict(split=True), dict(n_sms=7), dict(split=8000, recorded=True)):
+                step = c.LateStep(lib, store, t.entries_of(late, range(len(late))), window=window, **more)
+                step.args.decode_rows = rows or step.args.decode_rows
+                t.expect_rows(whole, 0, step, f"fp8 d{d} {heads}, window {window}, {more}: late tokens")
+                n += 1
+    print(f"fp8: {n} steps", flush=True)
+
+
 def long_contexts(lib, _quick):
     for heads, d in (((32, 8), 128), ((8, 1), 128), ((8, 4), 256), ((8, 2), 512)):
         shapes = [(1, 131072), (4, 65536), (1, 1000), (16, 131071), (1, 16384)]
@@ -102,7 +131,10 @@ def sanitize(lib):
         for window in (0, 64):
             step_of(lib, store, shapes, window=window, split=window == 0, recorded=True).run()
             step_of(lib, store, shapes, window=window, split=window == 0, overlaps=True).run()
+            if d % 16 == 0:
+                coded = t.store_of(shapes, heads, d, fp8=True)
+                step_of(lib, coded, shapes, window=window, split=window == 0, overlaps=True).run()
 
 
 if __name__ == "__main__":
-    t.main("attn_decode", [grid, shared_pages, bits, late_tokens, repeats], [long_contexts], sanitize)
+    t.main("attn_decode", [grid, shared_pages, bits, late_tokens, fp8, repeats], [long_contexts], sanitize)

@@ -19,8 +19,9 @@ import torch
 
 from attn_lists import HOST, ROOT, E, S, check, task_lists
 
-PORTABLE = ["attention/cuda/attn_prefill_mma.cu", "attention/cuda/attn_decode_mma.cu", "attention/cuda/attn_wide.cu",
-            "attention/cuda/attn_combine_decode.cu", "attention/cuda/attn_combine_prefill.cu"]
+PORTABLE = ["attention/cuda/attn_prefill_mma.cu", "attention/cuda/attn_decode_mma.cu", "attention/cuda/attn_decode_fp8.cu",
+            "attention/cuda/attn_wide.cu", "attention/cuda/attn_combine_decode.cu", "attention/cuda/attn_combine_prefill.cu",
+            "attention/cuda/attn_expand.cu"]
 TESTS = ["tests/gpu/attn_late.cu"]
 HOPPER = ["attention/cuda/attn_prefill_sm90.cu"]
 DEV = "cuda" if torch.cuda.is_available() else "cpu"
@@ -54,7 +55,7 @@ def build(out=None, sm=None):
 def library(path=None):
     """The kernels, ready to launch: of `path`, or of what LF_ATTN_SO names, or built."""
     lib = ct.CDLL(path or os.environ.get("LF_ATTN_SO") or build())
-    for name in ("prefill_mma", "decode_mma", "wide", "combine_decode", "prefill_sm90"):
+    for name in ("prefill_mma", "decode_mma", "decode_fp8", "expand", "wide", "combine_decode", "prefill_sm90"):
         is_for_this = name != "prefill_sm90" or DEV == "cuda" and torch.cuda.get_device_capability() == (9, 0)
         if DEV == "cuda" and is_for_this and has(lib, name + "_setup"):
             check(launcher(lib, name + "_setup")(), name + "_setup")
@@ -120,10 +121,11 @@ class Store:
     The last tails[i] positions of sequence i have queries (all of them if not given).
 
     first_block: where the cache's used part begins; the last block is the first of sequence 0. shared: {i: n}, sequence i
-    begins with the first n blocks of sequence 0. plain: N(0, 1) in every slot of every layer, for timing."""
+    begins with the first n blocks of sequence 0. plain: N(0, 1) in every slot of every layer, for timing. fp8: an FP8 cache,
+    in `pages`; kv is then what its codes say."""
 
     def __init__(self, lengths, tails, n_heads, n_kv_heads, head_dim, dtype=torch.bfloat16, n_layers=2, layer=1, seed=0,
-                 first_block=0, shared=None, plain=False):
+                 first_block=0, shared=None, plain=False, fp8=False):
         gen = torch.Generator(device=DEV).manual_seed(seed)
         self.h, self.hk, self.d, self.dtype, self.n_layers, self.layer = n_heads, n_kv_heads, head_dim, dtype, n_layers, layer
         self.lengths, tails = lengths, tails or lengths
@@ -143,6 +145,9 @@ class Store:
             self.kv.view(torch.int16).fill_(-1)
             for i, length in enumerate(lengths):
                 self._fill(i, length, (shared or {}).get(i, 0), gen)
+        self.pages = None
+        if fp8:
+            self._quantize()
         draw = (lambda *shape: torch.randn(*shape, device=DEV, generator=gen).to(dtype)) if plain else (
             lambda *shape: noise(*shape, dtype=dtype, gen=gen))
         self.q = [draw(t, n_heads, head_dim) for t in tails]
@@ -154,6 +159,19 @@ class Store:
         own = length - n_shared * PAGE
         x[:, :, :own] = noise(2, self.hk, own, self.d, dtype=self.dtype, gen=gen)
         self.kv[blocks, self.layer] = x.view(2, self.hk, -1, PAGE, self.d).permute(2, 0, 1, 3, 4)
+
+    def _quantize(self):
+        """As kv/kv_fp8.h: codes of a page, then a byte a token."""
+        bias, n_scales = 127, -(-self.d // 256)
+        self.pages = torch.full((*self.kv.shape[:4], PAGE * (self.d + n_scales)), 0xff, device=DEV, dtype=torch.uint8)
+        for x, to in zip(self.kv, self.pages):  # a block at a time
+            most = x.float().abs().nan_to_num(0.0).amax(-1)
+            mantissa, e = torch.frexp(most)
+            e = torch.where(most > 0, e - 9 + (mantissa > 0.875), -100).clamp(-100, 120)
+            codes = (x.float() * torch.exp2(-e.float())[..., None]).to(torch.float8_e4m3fn)
+            to[..., :PAGE * self.d] = codes.view(torch.uint8).flatten(-2)
+            to[..., PAGE * self.d:PAGE * (self.d + 1)] = torch.where(x[..., 0].isnan(), 0xff, e + bias).to(torch.uint8)
+            x.copy_(codes.float() * torch.exp2(e.float())[..., None])
 
     def steepen(self, most):
         """Scales keys by `most` at a sequence's start, falling to 1 at its end: maxima grow from tile to tile."""
@@ -196,7 +214,8 @@ class Step:
         self.lib, self.store, self.entries = lib, store, entries
         self.window, self.softcap, self.sinks = window, softcap, sinks
         wide = takes(lib, "wide", store.d)
-        self.prefill_kernel, self.decode_kernel = ("prefill_wide", "decode_wide") if wide else (prefill, "decode_mma")
+        narrow = "decode_mma" if store.pages is None else "decode_fp8"
+        self.prefill_kernel, self.decode_kernel = ("prefill_wide", "decode_wide") if wide else (prefill, narrow)
         self.scale = store.d ** -0.5
         n_sms = n_sms or n_sms_here()
         lists = task_lists(lib, store, entries, window, n_sms, n_partial, split)
@@ -214,7 +233,9 @@ class Step:
         more = 5000 if recorded else 0
         n_combine = lists.counts.n_combine
         values = dict(
-            out=self.out_room, q=self.q_room, lse=self.lse_room, sinks=sinks, kv=store.kv, n_blocks=store.n_blocks,
+            out=self.out_room, q=self.q_room, lse=self.lse_room, sinks=sinks,
+            kv=store.kv if store.pages is None else store.pages, n_blocks=store.n_blocks,
+            fp8_page_bytes=0 if store.pages is None else store.pages.shape[-1],
             block_pages=store.n_layers * 2 * store.hk, layer=store.layer, n_tokens=n, n_heads=store.h, n_kv_heads=store.hk, head_dim=store.d,
             fp16=store.dtype == torch.float16, scale=self.scale, softcap=softcap, window=window, counts=self.counts,
             seqs=self.seqs, tables=self.tables, prefill=self.prefill, decode=self.decode, combine=self.combine,
@@ -273,24 +294,32 @@ class LateStep(Step):
 
     def __init__(self, lib, store, entries, **more):
         super().__init__(lib, store, entries, overlaps=True, **more)
-        kv, (blocks, slots) = store.kv, self.slots()
-        self.new = kv[blocks, store.layer, :, :, slots].clone()  # [rows, K and V, heads, d]
         self.queries = self.q_room.clone()
         self.written = [x for x in (self.out_room, self.lse_room, self.partial_o, self.partial_ml) if x is not None]
         self.early = [torch.empty_like(x) for x in self.written]
-        offsets = sum(torch.arange(n, device=DEV).view(-1, *[1] * rest) * kv.stride(dim)
-                      for n, rest, dim in ((2, 1, 2), (store.hk, 0, 3)))
-        rows = (blocks * kv.stride(0) + store.layer * kv.stride(1) + slots * kv.stride(4)).view(-1, 1, 1) + offsets
-        to = (kv.data_ptr() + rows.flatten() * kv.element_size()).tolist()
-        n_bytes = store.d * kv.element_size()
-        copies = [(x, self.new.data_ptr() + i * n_bytes, n_bytes // 4) for i, x in enumerate(to)]
+        self.cache = (store.kv if store.pages is None else store.pages).view(torch.uint8).view(-1)
+        rows, n_bytes, scales = self.late_bytes()
+        spread = rows[:, None] + torch.arange(n_bytes, device=DEV)
+        self.late = torch.cat([spread.flatten(), scales])
+        words = (scales // 4 * 4).unique()[:, None] + torch.arange(4, device=DEV)  # with other tokens' scales, unchanged
+        self.saved = [self.cache[x] for x in (spread, words)]
+        copies = [(self.cache.data_ptr() + at, new.data_ptr() + i * n, n // 4)
+                  for new, x, n in zip(self.saved, (spread, words), (n_bytes, 4)) for i, at in enumerate(x[:, 0].tolist())]
         copies += [(x.data_ptr(), y.data_ptr(), x.numel() * x.element_size() // 4)
                    for x, y in ((self.q_room, self.queries), *zip(self.early, self.written))]
         self.copies = torch.tensor(copies, device=DEV)
 
+    def late_bytes(self):
+        """Of the step's tokens in the cache: where the rows of heads are, bytes of a row; where the scales are, of FP8."""
+        st, (blocks, slots) = self.store, self.slots()
+        page_bytes = len(self.cache) // (st.n_blocks * st.n_layers * 2 * st.hk)
+        heads = (blocks[:, None] * st.n_layers + st.layer) * 2 * st.hk + torch.arange(2 * st.hk, device=DEV)
+        row_bytes, slots = st.d * (2 if st.pages is None else 1), slots[:, None]
+        rows, scales = heads * page_bytes + slots * row_bytes, heads * page_bytes + PAGE * st.d + slots
+        return rows.flatten(), row_bytes, scales.flatten()[:0 if st.pages is None else None]
+
     def launch(self):
-        blocks, slots = self.slots()
-        self.store.kv[blocks, self.store.layer, :, :, slots] = float("nan")
+        self.cache[self.late] = 0xff  # NaN
         for x in (self.q_room, *self.written):
             x.fill_(float("nan"))
         stream = ct.c_void_p(torch.cuda.current_stream().cuda_stream)

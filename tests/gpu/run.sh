@@ -88,7 +88,7 @@ tests() {
 kernels() {
     if [ "$has_torch" = yes ]; then
         step "decode beside its peers" python3 tests/bench/attention/decode_bench.py --out "$out/decode.csv" \
-            decode tokens short
+            decode tokens short fp8
         step "portable prefill beside its peers" python3 tests/bench/attention/decode_bench.py \
             --out "$out/prefill_portable.csv" prefill
         step "prefill beside its peers" python3 tests/bench/attention/attn_bench.py --csv "$out/prefill_h100.csv"

@@ -1,6 +1,6 @@
 """Speed of attention on a GPU beside torch's SDPA (cuDNN, FlashAttention-2) and the copy bandwidth of the same run.
 
-    python3 tests/bench/attention/decode_bench.py [--out results/decode.csv] [decode] [tokens] [short]
+    python3 tests/bench/attention/decode_bench.py [--out results/decode.csv] [decode] [tokens] [short] [fp8]
     python3 tests/bench/attention/decode_bench.py --out results/prefill_portable.csv prefill
 
 Every figure is the median over replays of a CUDA graph, ours and the peer's in turn; decode and combine together count. A
@@ -90,8 +90,10 @@ def peers(batch, n_new, length, h, hk, d, n_layers, causal=False, fa2=False):
     return found
 
 
-def ours(lib, batch, n_new, length, h, hk, d, n_layers, is_decode=True, **more):
-    store = c.Store([length] * batch, [n_new] * batch, h, hk, d, n_layers=n_layers, layer=0, plain=True)
+def ours(lib, batch, n_new, length, h, hk, d, n_layers, is_decode=True, fp8=False, **more):
+    store = c.Store([length] * batch, [n_new] * batch, h, hk, d, n_layers=n_layers, layer=0, plain=True, fp8=fp8)
+    if fp8:
+        store.kv = None  # the pages alone
     step = c.Step(lib, store, [(i, n_new, length, is_decode) for i in range(batch)], overlaps=True, **more)
 
     def layer_call(layer):
@@ -121,11 +123,12 @@ def time_beside(graph, others, n_layers):
 
 
 def decode(lib, copy, shapes, what="decode", with_peers=True):
-    base = {}
+    """What "fp8": over an FP8 cache; its bytes are codes and scales."""
+    base, fp8 = {}, what == "fp8"
     for batch, n_new, length, h, hk, d in shapes:
-        kv_bytes = batch * 2 * length * hk * d * 2
+        kv_bytes = batch * 2 * length * hk * (d + 1 if fp8 else d * 2)
         n_layers = max(2, min(32, int(2e9 / kv_bytes) + 1))  # a graph's start is spread over them, as over a model's
-        graph, step = ours(lib, batch, n_new, length, h, hk, d, n_layers)
+        graph, step = ours(lib, batch, n_new, length, h, hk, d, n_layers, fp8=fp8)
         others = peers(batch, n_new, length, h, hk, d, n_layers) if with_peers else [None, None]
         us, peer_us = time_beside(graph, others, n_layers)
         rate = kv_bytes / us / 1e3
@@ -153,7 +156,8 @@ def main():
     lib = c.library()
     argv = sys.argv[1:]
     out = argv[argv.index("--out") + 1] if "--out" in argv else None
-    parts = [a for a in argv if a in ("decode", "tokens", "short", "prefill")] or ["decode", "tokens", "short", "prefill"]
+    every = ["decode", "tokens", "short", "fp8", "prefill"]
+    parts = [a for a in argv if a in every] or every
     copy = copy_bandwidth()
     print(f"copy: {copy:.0f} GB/s", flush=True)
     if "decode" in parts:
@@ -167,6 +171,11 @@ def main():
     if "short" in parts:
         decode(lib, copy, [(b, 1, n, 32, 8, 128) for n in (128, 1024, 2048) for b in (1, 4, 16, 64)] + [(1, 1, 8192, 32, 8, 128)],
                "short")
+    if "fp8" in parts:
+        decode(lib, copy, [(b, 1, 131072, 32, 8, 128) for b in (1, 4, 8)] + [(16, 1, 32768, 32, 8, 128), (8, 1, 20480, 32, 8, 128),
+               (64, 1, 2048, 32, 8, 128)] + [(1, n, 131072, 32, 8, 128) for n in (2, 4, 8, 16)] +
+               [(1, 1, 131072, 8, 1, 128), (1, 1, 131072, 32, 1, 128), (1, 1, 131072, 32, 32, 64), (1, 1, 131072, 8, 4, 256),
+               (1, 1, 131072, 16, 2, 256)], "fp8", with_peers=False)
     if "prefill" in parts:
         prefill(lib)
     if out:
