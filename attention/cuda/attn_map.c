@@ -10,8 +10,9 @@
 
 /* Tasks of single splits of prefill tiles for whose partial rows there is room, and tasks below which parts pay, each
  * per multiprocessor; keys that take a multiprocessor about as long as writing and combining partial rows; of a
- * multiprocessor's share of the keys, the quarters that a group may have. */
-enum { SPLIT_TASKS = 8, WHOLE_TASKS = 2, COMBINE_KEYS = 128, GROUP_QUARTERS = 5 };
+ * multiprocessor's share of the keys, the quarters that a group may have; groups of a share that even each other out.
+ */
+enum { SPLIT_TASKS = 8, WHOLE_TASKS = 2, COMBINE_KEYS = 128, GROUP_QUARTERS = 5, MANY_GROUPS = 8 };
 
 static int div_up(int a, int b)
 {
@@ -92,6 +93,7 @@ enum lf_status lf_attn_map_init(struct lf_attn_map *map, const struct lf_attn_sh
     map->n_heads = shape->n_heads;
     map->n_kv_heads = shape->n_kv_heads;
     map->n_sms = n_sms;
+    map->reads_codes = caps->n_wave_pages > 0;
     map->n_tiles_max = LF_MAX(caps->n_prefill, caps->n_decode) / shape->n_kv_heads;
     map->seqs = calloc((size_t)caps->n_seqs, sizeof *map->seqs);
     map->tables = calloc((size_t)caps->n_tables, sizeof *map->tables);
@@ -384,15 +386,25 @@ static void add_decode_parts(struct lf_attn_map *map, const struct list *list, i
     }
 }
 
-/* Decides into which parts a decode tile is cut; share is the keys of a multiprocessor. A tile that is not much more
- * stays whole. Others are cut into splits, or into groups where one is about a share or less, or splits are too
- * many. */
-static void cut_decode_tile(struct lf_attn_map *map, struct lf_attn_tile_rec *t, int64_t share, int *partial_rows)
+/* Whether groups are small enough parts. Not where decode reads codes, has few of them for each multiprocessor, and the
+ * combine kernel has many tiles: a multiprocessor with more work than others is then one that has no memory to wait
+ * for, and does not catch up when these are done. */
+static bool suits_groups(const struct lf_attn_map *map, int64_t group, int n_tiles, int64_t share)
+{
+    if (4 * group > GROUP_QUARTERS * share) return false;
+    return !map->reads_codes || share >= MANY_GROUPS * group || 4 * n_tiles * map->n_kv_heads <= map->n_sms;
+}
+
+/* Decides into which parts a decode tile, of n_tiles, is cut; share is the keys of a multiprocessor. A tile that is not
+ * much more stays whole. Others are cut into splits, or into groups where one is about a share or less, or splits are
+ * too many. */
+static void cut_decode_tile(struct lf_attn_map *map, struct lf_attn_tile_rec *t, int n_tiles, int64_t share,
+                            int *partial_rows)
 {
     int last = t->key_hi - 1, group = lf_attn_group_end(last) - lf_attn_group_begin(last);
     t->slot = -1;
     if (n_keys(t) <= share + COMBINE_KEYS) return;
-    t->by_groups = 4 * (int64_t)group <= GROUP_QUARTERS * share;
+    t->by_groups = suits_groups(map, group, n_tiles, share);
     take_slots(map, t, true, partial_rows);
     if (t->slot >= 0 || t->by_groups) return;
     t->by_groups = true;
@@ -410,7 +422,7 @@ static void add_decode_tiles(struct lf_attn_map *map, int n_tiles, int *partial_
         int lo = map->tiles[first].key_lo, hi = map->tiles[first].key_hi;
         for (end = first; end < n_tiles && map->tiles[end].seq_idx == map->tiles[first].seq_idx; end++) {
             struct lf_attn_tile_rec *t = &map->tiles[end];
-            cut_decode_tile(map, t, share, partial_rows);
+            cut_decode_tile(map, t, n_tiles, share, partial_rows);
             lo = LF_MIN(lo, t->key_lo);
             hi = LF_MAX(hi, t->key_hi);
             for (int head = 0; t->slot < 0 && head < map->n_kv_heads; head++)

@@ -53,6 +53,7 @@ struct lf_attn_map {
     struct lf_attn_map_caps caps;
     int n_heads, n_kv_heads;
     int n_sms;
+    bool reads_codes; /* decode does */
     struct lf_attn_cuda_counts counts;
     int n_combine_prefill; /* of prefill tiles in parts, behind the counts.n_combine ones in combine */
     struct lf_attn_cuda_seq *seqs;

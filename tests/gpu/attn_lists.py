@@ -10,6 +10,7 @@ from types import SimpleNamespace
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 HEADERS = ["core/limits.h", "kv/kv_view.h", "attention/cuda/attn_cuda.h", "attention/attention.h", "attention/cuda/attn_map.h"]
 HOST = ["attention/cuda/attn_map.c", "core/sort.c", "core/status.c", "core/check.c", "core/log.c", "core/clock.c"]
+E4M3 = 3  # LF_E4M3 of core/dtype.h
 MOST_SMS = 8192  # a GPU so large that attn_map.c splits whatever is worth it on any
 
 
@@ -72,7 +73,8 @@ def task_lists(lib, store, entries, window, n_sms, n_partial=None, split=None):
     split None: what it says for a GPU of n_sms multiprocessors. False: what it says without room for partial rows, so that
     all is whole. A number: what it says for a GPU on which so many keys of decode tokens fall to each multiprocessor; 1, or
     True, splits all that is long enough. n_partial: room for so many partial rows at most."""
-    shape = S["attn_shape"](store.h, store.hk, store.d, 0, sum(e[1] for e in entries), len(entries), max(e[2] for e in entries))
+    kv_dtype = 0 if getattr(store, "pages", None) is None else E4M3
+    shape = S["attn_shape"](store.h, store.hk, store.d, kv_dtype, sum(e[1] for e in entries), len(entries), max(e[2] for e in entries))
     m, err = S["attn_map"](), ct.create_string_buffer(4096)
     if split:
         n_sms = sms_for(store, entries, window, int(split))
