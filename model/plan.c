@@ -81,10 +81,11 @@ static enum lf_status fill_defaults(struct frame *f, struct lf_err *err)
         return lf_fail(err, LF_UNSUPPORTED, "--kv-dtype %s is not implemented (f32, bf16 and fp8 are)",
                        lf_dtype_name(o->kv_dtype));
     }
-    if (!f->info->is_host && o->kv_dtype != f->info->act_dtype && o->kv_dtype != LF_E4M3) {
+    bool takes_fp8 = f->info->act_dtype == LF_BF16;
+    if (!f->info->is_host && o->kv_dtype != f->info->act_dtype && !(o->kv_dtype == LF_E4M3 && takes_fp8)) {
         return lf_fail(err, LF_UNSUPPORTED,
-                       "--kv-dtype %s: on a GPU this model's KV cache is in %s or fp8, leave it at auto",
-                       lf_dtype_name(o->kv_dtype), lf_dtype_name(f->info->act_dtype));
+                       "--kv-dtype %s: on a GPU this model's KV cache is in %s%s, leave it at auto",
+                       lf_dtype_name(o->kv_dtype), lf_dtype_name(f->info->act_dtype), takes_fp8 ? " or fp8" : "");
     }
     if (o->chunk > 0 && o->max_seqs > o->chunk) {
         return lf_fail(err, LF_INVALID, "--max-seqs is %d, but a step has --chunk %d tokens, one a sequence at least",
@@ -328,6 +329,7 @@ static int requests_in(const struct frame *f, bool fp8, int n_tokens)
     if (!with_cache(&of, f, fp8)) return -1;
     size_parts(&p, &of);
     lower_max_seqs(&p, &of);
+    p.limit_bytes = LF_MIN(p.limit_bytes, p.available_bytes); /* what is asked for may be more than there is */
     int64_t need = lf_kv_windows_need(&p.windows, blocks_of((uint64_t)n_tokens));
     return (int)(LF_MAX(blocks_left(&p, &of.opts) - p.n_step_blocks, 0) / need);
 }

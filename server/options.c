@@ -197,10 +197,11 @@ static const struct lf_option rows[] = {
      .arg = "TYPE",
      .help = "element type of the KV cache",
      .detail =
-         "auto is f32 for a model in f32 and bf16 for all others; on a GPU, which takes auto and fp8 only, f16 for a "
-         "model in f16 and bf16 for all others. fp8 takes half the memory of bf16 and a little of the accuracy: E4M3, "
-         "each token and KV head with a scale of its own. Scales that a checkpoint may have for such a cache are not "
-         "looked at.",
+         "auto is f32 for a model in f32 and bf16 for all others; on a GPU f16 for a model in f16 and bf16 for all "
+         "others, and nothing else is taken there but fp8 for the latter. fp8 takes half the memory of bf16: E4M3, "
+         "each "
+         "token and KV head with a scale of its own; docs/models.md says what that costs in accuracy. Scales that a "
+         "checkpoint may have for such a cache are not looked at.",
      .commands = MODELS,
      .group = LF_GROUP_MEMORY},
     {.name = "snapshots",

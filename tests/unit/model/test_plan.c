@@ -378,9 +378,19 @@ static void a_gpu_has_one_type_of_cache_for_a_model(void **state)
     bench_open(&b);
     b.info.is_host = false;
     b.info.act_dtype = LF_F16;
+    for (int i = 0; i < 2; i++) { /* fp8 neither: it is for activations in bf16 */
+        b.opts.kv_dtype = i == 0 ? LF_BF16 : LF_E4M3;
+        assert_int_equal(lf_plan_make(&p, &b.hp, b.weight_bytes, lf_device_ops(b.dev), &b.info, &b.opts, &err),
+                         LF_UNSUPPORTED);
+        assert_non_null(strstr(err.message, i == 0
+                                                ? "--kv-dtype bf16: on a GPU this model's KV cache is in f16, leave"
+                                                : "--kv-dtype fp8: on a GPU this model's KV cache is in f16, leave"));
+    }
+    b.info.act_dtype = LF_BF16;
+    b.opts.kv_dtype = LF_F32;
     assert_int_equal(lf_plan_make(&p, &b.hp, b.weight_bytes, lf_device_ops(b.dev), &b.info, &b.opts, &err),
                      LF_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "--kv-dtype bf16: on a GPU this model's KV cache is in f16 or fp8"));
+    assert_non_null(strstr(err.message, "--kv-dtype f32: on a GPU this model's KV cache is in bf16 or fp8"));
     bench_close(&b);
 }
 
