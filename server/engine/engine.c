@@ -10,10 +10,10 @@
  *     launch     the next step is planned, built and given to the device. Where it draws under a grammar, its forward
  *                pass alone: then the step before it is read, masks are computed while the device works (masks.h), and
  *                the sampling is given to it
- *     read       before the launch where what it may propose is worth the wait (speculation.h); else once more steps
- * are in flight than the device may have (asynchronous scheduling): waits for the oldest, books its tokens, ends
- * requests (output.c), learns how long it took publish    everything that changed, under one lock; then each request's
- * notify, once
+ *     read       where more steps are in flight than the device may have (asynchronous scheduling), and before the
+ *                launch where what it may propose is worth the wait (speculation.h): waits for the oldest, books its
+ *                tokens, ends requests (output.c), learns how long it took
+ *     publish    everything that changed, under one lock; then each request's notify, once
  *
  * Threads. Everything in struct lf_engine below `mailbox` belongs to the engine thread, except what is constant after
  * create and the metrics, which are atomics. Other threads come in through the mailbox only (mailbox.h has its locks).
@@ -203,13 +203,14 @@ static void sample_later(struct lf_engine *e, struct lf_flight *f, const struct 
     (void)device_works(e, e->backend.sample(e->backend.ctx, batch));
 }
 
-/* false: nothing can be launched before what is on its way has ended. */
-static bool launch(struct lf_engine *e)
+/* false: nothing can be launched before what is on its way has ended. waited: steps have been read for this one. Loads
+ * that had to wait for them are then sent in the next round. */
+static bool launch(struct lf_engine *e, bool waited)
 {
     struct lf_flight *f = flight_at(e, e->n_flights);
     struct lf_batch batch;
     lf_sched_plan_step(&e->sched, &f->step);
-    LF_ASSERT(f->step.n_items > 0 || e->n_flights > 0 || lf_tiers_under_way(e));
+    LF_ASSERT(f->step.n_items > 0 || e->n_flights > 0 || waited || lf_tiers_under_way(e));
     if (f->step.n_items == 0) return false;
     lf_engine_fill_outs(e, &f->step);
     lf_batch_build(&batch, &e->arrays, &f->step);
@@ -217,6 +218,7 @@ static bool launch(struct lf_engine *e)
     f->launched_ns = lf_clock_ns();
     e->figures.n_steps++;
     if (!device_works(e, e->backend.launch(e->backend.ctx, e->kv, &batch))) return true;
+    if (waited && f->step.n_prefill_tokens == 0) lf_sched_waited(&e->sched, lf_clock_ns() - e->idle_ns);
     lf_sched_launched(&e->sched, &f->step);
     lf_engine_poison_passed(e, &f->step);
     e->n_flights++;
@@ -239,8 +241,7 @@ static void step(struct lf_engine *e)
 {
     bool waited = read_ahead(e);
     if (e->failed) return;
-    bool launched = e->sched.n_running > 0 && launch(e);
-    if (waited && launched) lf_sched_waited(&e->sched, lf_clock_ns() - e->idle_ns);
+    bool launched = e->sched.n_running > 0 && launch(e, waited);
     if (e->n_flights > (launched ? e->backend.n_async_steps : 0)) {
         read_step(e);
         waited = true;

@@ -18,6 +18,7 @@ static const double PROPOSAL_SHARE = 0.25; /* of a step beside it, at most, wher
 static const double ELDEST_SHARE = 0.25;   /* of the prefills' time, for the one admitted first */
 static const double LONE_PRICE = 0.875;    /* see tenants.h */
 static const double SPEED_DECAY = 0.98;    /* a step, for the measured speeds */
+static const double WAIT_OUTLIER = 4;      /* a wait that is so many times longer counts as no more */
 static const double WAIT_SHARE = 0.1;      /* of the latest wait in what waits are taken to cost */
 
 static struct lf_sched_seq *seq_of(struct lf_list *node)
@@ -136,7 +137,8 @@ static double gain_ns(const struct lf_sched *s, struct lf_sched_seq *seq, int n,
     int room = proposal_room(s, seq, step_room(s, n, n));
     if (n > 1) room = (int)LF_MIN(room, ns * PROPOSAL_SHARE / each_ns);
     if (!seq->speculation) return 0;
-    return lf_speculation_gain(seq->speculation, seq->ids, seq->n_ids - seq->n_placeholders, room, each_ns * n / ns) *
+    return lf_speculation_gain(seq->speculation, seq->ids, seq->n_ids - seq->n_placeholders, room, each_ns * n / ns,
+                               n > 1) *
            ns / n;
 }
 
@@ -166,6 +168,7 @@ bool lf_sched_waits(struct lf_sched *s)
 void lf_sched_waited(struct lf_sched *s, int64_t took_ns)
 {
     double ns = (double)LF_MAX(took_ns, 0);
+    if (s->wait_ns > 0) ns = LF_MIN(ns, WAIT_OUTLIER * s->wait_ns); /* the host may have been busy elsewhere */
     s->wait_ns += (ns - s->wait_ns) * (s->wait_ns > 0 ? WAIT_SHARE : 1);
 }
 

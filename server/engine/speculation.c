@@ -50,12 +50,14 @@ static void forget(struct lf_speculation *s)
     s->n_wrong *= 1 - FORGET;
 }
 
-double lf_speculation_gain(struct lf_speculation *s, const int32_t *ids, int n_ids, int n_room, double price)
+double lf_speculation_gain(struct lf_speculation *s, const int32_t *ids, int n_ids, int n_room, double price,
+                           bool beside_others)
 {
     s->is_found = n_room > 0 && find(s, ids, n_ids) > 0;
     int n = s->is_found ? n_worth(s, n_room, price) : 0;
     double p = p_of(s), right = p, gain = 0;
-    if (n > 0 && (s->n_most != LF_SPECULATION_AUTO || s->n_declined + 1 >= ASK_N)) return HUGE_VAL;
+    bool is_auto = s->n_most == LF_SPECULATION_AUTO;
+    if (n > 0 && (is_auto ? s->n_declined + 1 >= ASK_N : !beside_others)) return HUGE_VAL;
     for (int i = 0; i < n; i++, right *= p) gain += right - price;
     return gain;
 }
@@ -63,7 +65,10 @@ double lf_speculation_gain(struct lf_speculation *s, const int32_t *ids, int n_i
 void lf_speculation_pass(struct lf_speculation *s)
 {
     forget(s);
-    s->n_declined += s->is_found;
+    if (s->is_found)
+        s->n_declined++;
+    else if (s->n_declined + 1 >= ASK_N) /* it was waited for to ask, and with the id that came nothing was found */
+        s->n_declined = 0;
 }
 
 int lf_speculation_propose(struct lf_speculation *s, int32_t *ids, int n_ids, int n_room, double price)

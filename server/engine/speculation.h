@@ -49,8 +49,10 @@ struct lf_speculation {
 /* The sequence begins behind the index's first n_before tokens. */
 void lf_speculation_init(struct lf_speculation *s, const struct lf_gram_index *grams, int n_before, int n_most);
 /* Tokens that what would be proposed behind the first n_ids is expected to bring, less what its own cost is worth: 0
- * where nothing is proposed, HUGE_VAL where it is to be whatever it costs. */
-double lf_speculation_gain(struct lf_speculation *s, const int32_t *ids, int n_ids, int n_room, double price);
+ * where nothing is proposed, HUGE_VAL where it is to be whatever it costs: to ask, or a number that was asked for where
+ * nobody runs beside it. */
+double lf_speculation_gain(struct lf_speculation *s, const int32_t *ids, int n_ids, int n_room, double price,
+                           bool beside_others);
 /* A step brings a token with nothing proposed beside it, behind such a look. */
 void lf_speculation_pass(struct lf_speculation *s);
 /* ids [n_ids + n_room], the sequence, in the index's memory: what is proposed is put behind the first n_ids, which are

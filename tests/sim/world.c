@@ -503,13 +503,14 @@ static void admit(struct sim_world *w)
 }
 
 /* As the engine does; the machine idles for a twentieth of a millisecond. */
-static void read_ahead(struct sim_world *w)
+static bool read_ahead(struct sim_world *w)
 {
-    if (w->n_flights == 0) return;
-    if (w->flights[w->n_flights - 1].step.n_proposed == 0 && !lf_sched_waits(&w->sched)) return;
+    if (w->n_flights == 0) return false;
+    if (w->flights[w->n_flights - 1].step.n_proposed == 0 && !lf_sched_waits(&w->sched)) return false;
     while (w->n_flights > 0) read_oldest(w);
     w->now_ns += LF_NS_PER_MS / 20;
     lf_sched_waited(&w->sched, LF_NS_PER_MS / 20);
+    return true;
 }
 
 bool sim_step(struct sim_world *w)
@@ -519,14 +520,14 @@ bool sim_step(struct sim_world *w)
     if (w->sched.n_running == 0 && w->n_flights == 0 && w->disk.n_loads == 0) return false;
     sim_disk_load(w);
     if (w->check) check_head(w);
-    read_ahead(w);
+    bool waited = read_ahead(w);
     if (w->sched.n_running == 0 && w->n_flights == 0 && w->disk.n_loads == 0) return true; /* all have just ended */
     lf_sched_plan_step(&w->sched, &w->step);
-    LF_ASSERT(w->step.n_items > 0 || w->n_flights > 0 || w->disk.n_loads > 0);
+    LF_ASSERT(w->step.n_items > 0 || w->n_flights > 0 || waited || w->disk.n_loads > 0);
     if (w->step.n_items > 0) launch(w);
     if (w->n_flights > w->ahead || (w->step.n_items == 0 && w->n_flights > 0))
         read_oldest(w);
-    else if (w->step.n_items == 0)
+    else if (w->step.n_items == 0 && w->disk.n_loads > 0)
         sim_disk_wait(w);
     if (w->check) sim_check(w);
     return true;

@@ -17,6 +17,7 @@ struct slow_file {
 
 static pthread_mutex_t disk_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int read_ms, write_ms;
+static _Atomic bool holds_writes; /* none ends meanwhile */
 
 static inline struct lf_disk_file *under(struct lf_disk_file *file)
 {
@@ -36,6 +37,7 @@ static inline enum lf_status slow_read(struct lf_disk_file *file, void *dst, siz
 static inline enum lf_status slow_write(struct lf_disk_file *file, const void *src, size_t n, uint64_t offset,
                                         struct lf_err *err)
 {
+    while (holds_writes) lf_clock_sleep_ms(1);
     if (write_ms > 0) lf_clock_sleep_ms(write_ms);
     pthread_mutex_lock(&disk_lock);
     enum lf_status status = under(file)->ops->write(under(file), src, n, offset, err);

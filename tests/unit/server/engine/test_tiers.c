@@ -410,6 +410,47 @@ static void half_may_be_pinned_and_the_rest_is_for_others(void **state)
     lf_request_put(req);
 }
 
+/* A prompt of what lies below comes while a step in which tokens are tried is held, the h-th behind D's beginning.
+ * Where D ends with that step the loads had to wait for it, and nothing else can be launched. */
+static void restore_beside_a_step_that_tries(int h)
+{
+    static const int32_t one[1] = {3};
+    int32_t tried[40], prompt[1000];
+    for (int i = 0; i < 40; i++) tried[i] = 3;
+    tried[0] = h; /* not in the cache */
+    struct lf_gen_params p = rig_params(tried, 40, 17);
+    p.allowed_ids = one;
+    p.n_allowed_ids = 1;
+    p.speculate = 16;
+    struct lf_request_state st;
+    int held = f.rig.backend.n_steps + h;
+    f.rig.backend.hold = held;
+    struct lf_request *d = rig_submit(&f.rig, &p);
+    for (st.finish = LF_FINISH_NONE; f.rig.backend.n_steps < held && st.finish == LF_FINISH_NONE;) {
+        lf_clock_sleep_ms(1);
+        lf_request_snapshot(d, &st);
+    }
+    rig_prompt(prompt, 1000, (uint64_t)h);
+    struct lf_gen_params q = rig_params(prompt, 1000, 2);
+    struct lf_request *s = rig_submit(&f.rig, &q);
+    lf_clock_sleep_ms(5);
+    f.rig.backend.hold = 0;
+    st = rig_wait(d);
+    assert_int_equal(st.n_tokens, 17);
+    st = rig_wait(s);
+    assert_true(st.finish == LF_FINISH_LENGTH && st.n_tokens == 2 && st.n_restored > 0);
+    lf_request_put(d);
+    lf_request_put(s);
+}
+
+static void a_restore_may_come_while_tokens_are_tried(void **state)
+{
+    (void)state;
+    for (uint64_t i = 1; i <= 10; i++) (void)rig_generate(&f.rig, 1000, 10, i);
+    restart();
+    for (int h = 1; h <= 10; h++) restore_beside_a_step_that_tries(h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,6 +483,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_prompt_outlives_the_engine, setup_async, teardown),
         cmocka_unit_test_setup_teardown(what_leaves_the_cache_is_found_below, setup_async, teardown),
         cmocka_unit_test_setup_teardown(answers_are_right_whatever_happens, setup_async, teardown),
+        cmocka_unit_test_setup_teardown(a_restore_may_come_while_tokens_are_tried, setup_async, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
