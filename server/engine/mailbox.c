@@ -616,12 +616,13 @@ static void meter(struct lf_request *req)
     lf_counter_add(&m->prompt_tokens, (uint64_t)req->params.n_prompt);
 }
 
-/* Of one that goes on its whole prompt will be computed, as far as it was not in the cache. */
+/* Of one that goes on its whole prompt will be computed, as far as it was not in the cache. What was tried and did not
+ * come was computed too. */
 static int64_t n_computed(const struct lf_request *req)
 {
     const struct lf_request_state *st = &req->state;
     int n_prompt = st->finish == LF_FINISH_NONE ? req->params.n_prompt : st->n_processed;
-    return (int64_t)n_prompt - st->n_cached + st->n_tokens;
+    return (int64_t)n_prompt - st->n_cached + st->n_tokens + st->n_proposed - st->n_accepted;
 }
 
 void lf_mailbox_publish(struct lf_mailbox *mb, struct lf_request *chain, const struct lf_engine_state *figures)

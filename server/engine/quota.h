@@ -6,8 +6,8 @@
  * nobody has more than he may.
  *
  * What a request takes is known by and by: at first all of its prompt is charged, then what was not in the cache, then
- * its answer (mailbox.c). A tenant that owes nothing needs no account, so there is one for as many as there can be
- * keys; beyond that, when keys have been exchanged many times, who owes least is forgotten.
+ * its answer and what was tried beside it (mailbox.c). A tenant that owes nothing needs no account, so there is one for
+ * as many as there can be keys; beyond that, when keys have been exchanged many times, who owes least is forgotten.
  *
  * Under the mailbox's lock. */
 #ifndef LF_SERVER_ENGINE_QUOTA_H

@@ -323,6 +323,20 @@ static void a_tenant_pays_for_what_is_computed_for_it(void **state)
     assert_int_equal(rig_wait(req).n_cached, 960);
     assert_true(owes(&f, 3, 50));
     lf_request_put(req);
+    p.tenant = 5;
+    p.n_prompt = 5;
+    p.speculate = 16;
+    p.max_tokens = 200;
+    for (int i = 0; i < 5; i++) prompt[i] = 3;
+    static const int32_t few[] = {3, 96};
+    p.allowed_ids = few;
+    p.n_allowed_ids = LF_N_ELEMS(few);
+    req = rig_submit(&f, &p);
+    const struct lf_request_state st = rig_wait(req);
+    assert_true(st.n_proposed > st.n_accepted); /* what was tried in vain was computed as well */
+    assert_true(owes(&f, 5, 5 + 200 + st.n_proposed - st.n_accepted));
+    lf_request_put(req);
+    p = rig_params(prompt, 1000, 10);
     p.limits.tokens_per_minute = 0; /* who has no limit owes nothing */
     p.tenant = 4;
     lf_request_put(rig_submit(&f, &p));
