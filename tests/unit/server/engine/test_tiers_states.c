@@ -223,7 +223,7 @@ static void saves_hold_no_slot_that_is_needed(void **state)
     write_ms = 4;
     holds_writes = true; /* a snapshot that is being saved has the slot that the next one needs to come about */
     for (uint64_t seed = 1; seed <= 3; seed++) (void)rig_generate(&f.rig, seed == 1 ? 1100 : 200, 1, seed);
-    int n_before = n_listed();
+    int64_t n_before = n_listed();
     holds_writes = false;
     assert_int_equal(n_before, 0);
     int64_t until = lf_clock_ns() + RIG_PATIENCE_S * LF_NS_PER_S;
