@@ -551,6 +551,11 @@ static void both_printouts_hold_the_numbers(void **state)
             {"of 5.00 MiB (1000.00 MiB available)", "Does not fit: "}};
         assert_non_null(strstr(out.ptr, says[round][0]));
         assert_non_null(strstr(out.ptr, says[round][1]));
+        char room[128];
+        const struct lf_plan_requests *r = &p.requests;
+        snprintf(room, sizeof(room), "\nRoom for %d request%s of 8000 tokens with --kv-dtype bf16, for %d with fp8.\n",
+                 r->n_plain, r->n_plain == 1 ? "" : "s", r->n_fp8);
+        assert_non_null(strstr(out.ptr, room));
         lf_buf_clear(&out);
         lf_plan_print_json(&p, &b.hp, &out);
         assert_int_equal(out.status, LF_OK);
@@ -560,6 +565,10 @@ static void both_printouts_hold_the_numbers(void **state)
         assert_true(lf_json_int64(lf_json_get(root, "kv_blocks"), &x) && x == p.n_blocks);
         assert_true(lf_json_int64(lf_json_get(root, "concurrent_requests"), &x) && x == p.n_concurrent);
         assert_true(lf_json_bool(lf_json_get(root, "fits"), &fits) && fits == p.fits);
+        struct lf_json_value json_room = lf_json_get(root, "room");
+        assert_true(lf_json_int64(lf_json_get(json_room, "request_tokens"), &x) && x == 8000);
+        assert_true(lf_json_int64(lf_json_get(json_room, "bf16"), &x) && x == r->n_plain);
+        assert_true(lf_json_int64(lf_json_get(json_room, "fp8"), &x) && x == r->n_fp8);
         assert_true(lf_json_string_is(lf_json_get(root, "advice"), p.advice));
         assert_true(lf_json_string_is(lf_json_get(root, "device"), p.device));
         assert_true(strncmp(p.device, "cpu, ", 5) == 0 && strlen(p.device) > 5);
