@@ -27,16 +27,16 @@ enum { FAKE_VOCAB = 97, FAKE_EOS = 7, FAKE_OUT_N = 64 };
 
 struct fake_backend {
     int n_blocks;
-    int delay_us;      /* of a step, and */
-    int token_us;      /* of each of its tokens */
-    int fail_at_step;  /* 0: never */
-    int break_at_step; /* it leaves anything in its slots, and waiting for it and for all behind it fails; 0: never */
-    int32_t broken_id; /* a token of this id has logits that are no numbers; 0: none */
-    _Atomic int gate;  /* steps wait while it is 1 */
-    _Atomic int hold;  /* steps from this one on wait; 0: none */
-    int n_steps;
-    int n_async_steps; /* 1: as a device that samples by itself */
-    int n_slots;       /* as the engine's; 0: slots are not looked at */
+    int delay_us;        /* of a step, and */
+    int token_us;        /* of each of its tokens */
+    int fail_at_step;    /* 0: never */
+    int break_at_step;   /* it leaves anything in its slots, and waiting for it and for all behind it fails; 0: never */
+    int32_t broken_id;   /* a token of this id has logits that are no numbers; 0: none */
+    _Atomic int gate;    /* steps wait while it is 1 */
+    _Atomic int hold;    /* steps from this one on wait; 0: none */
+    _Atomic int n_steps; /* launched */
+    int n_async_steps;   /* 1: as a device that samples by itself */
+    int n_slots;         /* as the engine's; 0: slots are not looked at */
     int n_launched, n_waited;
     bool samples_later; /* the last launch has not been sampled */
     float logits[FAKE_OUT_N * FAKE_VOCAB];
