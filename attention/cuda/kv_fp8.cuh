@@ -1,10 +1,11 @@
 /* The FP8 of a KV cache on a GPU (kv/kv_fp8.h, the plain C reference, says what it is): codes from elements, elements
- * from codes, and where both lie. Every GPU since sm_80, by bits: no conversion instruction, so the codes are the
- * reference's.
+ * from codes, and where both lie. For every GPU from sm_80 on, with integer operations and no conversion instruction;
+ * the codes are the reference's.
  *
  * What is quantized is the element that a bf16 cache would have kept, rounded: bf16, not the float before it. A code's
  * element, code times power of two, is exact in bf16, so every kernel reads the same numbers. But a code of NaN, which
- * stands for what was not finite, reads as 480 times the scale: tokens that have one are NaN elsewhere too. */
+ * stands for what was not finite, reads as 480 times the scale: unlike in a bf16 cache a K or V that is no number, of a
+ * broken weight, say, does not show in the answers of those who read it. */
 #ifndef LF_ATTENTION_CUDA_KV_FP8_CUH
 #define LF_ATTENTION_CUDA_KV_FP8_CUH
 

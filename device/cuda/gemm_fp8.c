@@ -39,8 +39,9 @@ static uint64_t bytes_of(int n_tokens, int n_in)
 /* Tokens that are quantized and multiplied at a time, so that the scratch is bounded. No token's bits depend on it. */
 static int chunk_tokens(int n_in)
 {
-    int n = (int)(SCRATCH_BYTES / (bytes_of(SCALES_STRIDE, n_in) / SCALES_STRIDE + 1)) - CODES_ALIGN;
-    return n > CHUNK ? n / CHUNK * CHUNK : LF_MAX(n, (int)SCALES_STRIDE);
+    uint64_t of_token = bytes_of(SCALES_STRIDE, n_in) / SCALES_STRIDE + 1;
+    int n = (int)((SCRATCH_BYTES - CODES_ALIGN) / of_token);
+    return n > CHUNK ? n / CHUNK * CHUNK : LF_MAX(n / SCALES_STRIDE * SCALES_STRIDE, (int)SCALES_STRIDE);
 }
 
 uint64_t lf_cuda_fp8_op_scratch(int max_tokens, int max_n_in)
