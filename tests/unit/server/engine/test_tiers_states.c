@@ -72,6 +72,9 @@ static void what_slots_are_used_for_is_published(void **state)
     assert_true(s.n_used == 0 && s.n_kept == 0 && s.n_read == 0 && s.n_evicted == 0 && s.n_skipped == 0);
     for (int i = 0; i < 3; i++) (void)rig_generate(&f.rig, 1000, 10, 1);
     wait_until_listed(15 + PARTS);
+    int64_t until = lf_clock_ns() + RIG_PATIENCE_S * LF_NS_PER_S;
+    /* What has been saved is let go, and published, a round later. */
+    while (figures().states.n_used != 0 && lf_clock_ns() < until) lf_clock_sleep_ms(1);
     s = figures().states;
     assert_true(s.n_used == 0 && s.n_kept == 1 && s.n_read == 2 && s.n_evicted == 0);
     for (int i = 0; i < s.n_slots + 5; i++) (void)rig_generate(&f.rig, 100, 10, (uint64_t)(2 + i));
