@@ -152,6 +152,7 @@ enum {
 
     /* threads */
     LF_THREADS_N = 512,
+    LF_RANKS_N = 16,             /* --parallel: devices that compute one model together */
     LF_STACK_BYTES = 1024 * 1024 /* of each, at least: a template may need it */
 };
 

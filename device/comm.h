@@ -1,0 +1,99 @@
+/* Ranks: several devices that compute one model together, and how they exchange what they compute.
+ *
+ * A rank is a device and the one thread that owns it. The ranks of a group call the same functions in the same order
+ * with the same sizes: the program they run is the same. What a rank passes and gets is memory of its own device.
+ *
+ *     all_reduce   y = residual + ((x₀ + x₁) + x₂) + …     the sum over ranks, to each
+ *     all_gather   out = [x₀ x₁ x₂ …] of each row          all columns, to each
+ *     broadcast    data of one rank, to all
+ *     exchange     send and receive, each between two ranks
+ *
+ * Order. Sums run over ranks from 0 on, whatever the size of the message and wherever a row stands in it. So a row's
+ * bits depend on the split and on nothing else; a ring, which begins elsewhere for each piece, would not have that.
+ *
+ * Failure. Collectives are ops (ops.h): they neither allocate nor fail. The first thing that goes wrong in a group
+ * (a rank that does not come in time, one that comes with something else, lf_comm_group_abort) is final for all of it:
+ * whoever waits stops waiting, later calls return at once and leave anything in their outputs, and lf_comm_check says
+ * what it was. A rank that calls a collective waits for the others timeout_ms at most; in lf_comm_hear alone it waits
+ * for rank 0 for ever, because nothing to do is no fault.
+ *
+ * One backend is there, for CPUs: memory that ranks share (cpu/comm_cpu.c), which is also the plain reference. Complete
+ * on return. */
+#ifndef LF_DEVICE_COMM_H
+#define LF_DEVICE_COMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/limits.h"
+#include "core/status.h"
+
+/* What the ranks of one process share. Made before them and destroyed behind them, by any thread. */
+struct lf_comm_group;
+/* A rank's end. Its thread alone uses it. */
+struct lf_comm;
+
+/* timeout_ms: > 0. LF_INVALID for a number of ranks that is none of 1 to LF_RANKS_N, LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_comm_group_create(struct lf_comm_group **out, int n_ranks, int timeout_ms,
+                                                  struct lf_err *err);
+void lf_comm_group_destroy(struct lf_comm_group *group); /* accepts NULL; every lf_comm of it is destroyed before */
+/* Memory of the host that a group takes, once all of it has been used. */
+uint64_t lf_comm_group_bytes(int n_ranks);
+/* Ends the group: any thread, at any time. The first reason stays; it is copied. */
+void lf_comm_group_abort(struct lf_comm_group *group, const char *reason);
+
+/* Every rank's end is made once. LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_comm_create(struct lf_comm **out, struct lf_comm_group *group, int rank,
+                                            struct lf_err *err);
+void lf_comm_destroy(struct lf_comm *comm); /* accepts NULL */
+int lf_comm_rank(const struct lf_comm *comm);
+int lf_comm_n_ranks(const struct lf_comm *comm);
+/* LF_DEVICE with the reason, once the group has failed. */
+LF_MUST_CHECK enum lf_status lf_comm_check(struct lf_comm *comm, struct lf_err *err);
+
+/* ---- device memory ---- */
+
+void lf_comm_barrier(struct lf_comm *comm);
+void lf_comm_broadcast(struct lf_comm *comm, int root, void *data, size_t bytes);
+
+struct lf_all_reduce_params {
+    float *y;              /* [n]; may be x or the residual */
+    const float *x;        /* [n], this rank's */
+    const float *residual; /* [n], the same on all ranks, or NULL */
+    size_t n;
+};
+void lf_comm_all_reduce(struct lf_comm *comm, const struct lf_all_reduce_params *params);
+
+/* Rank r's columns of a row are bytes first[r] to first[r + 1]; those of ranks may differ in width. */
+struct lf_all_gather_params {
+    void *out;           /* [n_rows, first[n_ranks]] bytes; does not overlap x */
+    const void *x;       /* [n_rows, first[rank + 1] - first[rank]] bytes */
+    const size_t *first; /* [n_ranks + 1], from 0 on, ascending */
+    int n_rows;
+};
+void lf_comm_all_gather(struct lf_comm *comm, const struct lf_all_gather_params *params);
+
+/* A send, a receive, or both at once, so that a ring does not stand still: what `to` receives is as long as what is
+ * sent. Between two ranks messages keep their order; others need not take part. */
+enum { LF_COMM_NOBODY = -1 };
+struct lf_exchange_params {
+    int to; /* LF_COMM_NOBODY: nothing is sent. Not this rank, as `from` */
+    const void *send;
+    size_t send_bytes;
+    int from; /* LF_COMM_NOBODY: nothing is received */
+    void *receive;
+    size_t receive_bytes;
+};
+void lf_comm_exchange(struct lf_comm *comm, const struct lf_exchange_params *params);
+
+/* ---- memory of the host: what is to be done ---- */
+
+/* Rank 0 says something, the others hear it, in their order among the collectives. tell returns when all have come for
+ * it, so no rank is more than a message behind. */
+void lf_comm_tell(struct lf_comm *comm, const void *message, size_t bytes);
+/* message: room for max_bytes; *bytes of it are written. LF_DEVICE: the group has failed, also where the message is
+ * longer than max_bytes. */
+LF_MUST_CHECK enum lf_status lf_comm_hear(struct lf_comm *comm, void *message, size_t max_bytes, size_t *bytes,
+                                          struct lf_err *err);
+
+#endif

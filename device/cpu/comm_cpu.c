@@ -1,0 +1,415 @@
+/* Ranks over memory that they share.
+ *
+ * Collectives go in turns. Each rank has two slots, used by turns alternately; in a turn it writes its piece of the
+ * message into its slot, meets the others, and reads theirs:
+ *
+ *     turn        0          1          2
+ *     rank 0   write s0 │ read, write s1 │ read, write s0 │ …        │: all have arrived
+ *     rank 1   write s0 │ read, write s1 │ read, write s0 │ …
+ *
+ * So a turn is one meeting: who writes a slot anew has met everybody since they read it. In front of its piece a rank
+ * says what it is there for, and one that came for something else is found out before anything of it is used.
+ *
+ * An exchange concerns two ranks: each pair has a channel of two pieces for each direction, and two counts. In step i a
+ * rank first sends its piece i, then receives piece i. A send waits for the receive of step i - 2, a receive for the
+ * send of the same step, so no circle of ranks waits for itself.
+ *
+ * Every rank adds everything up by itself: ranks read n times what they write, but no result has to be passed on. It
+ * is the reference; the interconnect of a CPU's ranks is its cache. */
+#include "device/comm.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "device/cpu/sysinfo.h"
+#include "device/cpu/wait_count.h"
+
+enum {
+    SLOT_BYTES = 128 * 1024,
+    PIECE_BYTES = 32 * 1024, /* of a channel */
+    SLOTS_N = 2,
+    SUM_BLOCK = 256, /* floats that are added up at a time: they stay in registers or L1 */
+    SPIN_NS = 20 * 1000
+};
+
+enum what { BARRIER, BROADCAST, ALL_REDUCE, ALL_GATHER, MESSAGE };
+static const char *const names[] = {"a barrier", "a broadcast", "an all-reduce", "an all-gather", "a message"};
+#define ANY_BYTES UINT64_MAX
+
+struct slot {
+    enum what what;
+    uint64_t bytes; /* of the whole message; ANY_BYTES: the rank does not know */
+    _Alignas(LF_COUNT_ALIGN) char data[SLOT_BYTES];
+};
+
+struct channel {
+    struct lf_count written, read;
+    uint64_t bytes[SLOTS_N]; /* of the whole message */
+    _Alignas(LF_COUNT_ALIGN) char data[SLOTS_N][PIECE_BYTES];
+};
+
+struct shared {
+    struct lf_count arrived[LF_RANKS_N]; /* in how many turns */
+    struct slot slots[LF_RANKS_N][SLOTS_N];
+    struct channel channels[]; /* [n_ranks, n_ranks], from, to */
+};
+
+struct lf_comm_group {
+    int n_ranks, timeout_ms;
+    int64_t spin_ns;
+    struct shared *shared;
+    size_t shared_bytes;
+
+    pthread_mutex_t lock;
+    char reason[LF_ERR_MESSAGE_BYTES]; /* under the lock */
+    atomic_bool failed;                /* set under the lock, read by anybody */
+};
+
+struct lf_comm {
+    struct lf_comm_group *group;
+    int rank;
+    uint32_t turn;
+    uint32_t n_sent[LF_RANKS_N], n_received[LF_RANKS_N]; /* pieces, to and from each rank */
+};
+
+/* ---- a group's life ---- */
+
+/* Slots of ranks that there are not are never touched. */
+static size_t shared_bytes(int n_ranks)
+{
+    return sizeof(struct shared) + (size_t)n_ranks * (size_t)n_ranks * sizeof(struct channel);
+}
+
+uint64_t lf_comm_group_bytes(int n_ranks)
+{
+    size_t n_unused = (size_t)(LF_RANKS_N - n_ranks) * SLOTS_N * sizeof(struct slot);
+    return shared_bytes(n_ranks) - n_unused;
+}
+
+enum lf_status lf_comm_group_create(struct lf_comm_group **out, int n_ranks, int timeout_ms, struct lf_err *err)
+{
+    if (n_ranks < 1 || n_ranks > LF_RANKS_N)
+        return lf_fail(err, LF_INVALID, "ranks must be 1 to %d, not %d", LF_RANKS_N, n_ranks);
+    LF_ASSERT(timeout_ms > 0);
+    struct lf_comm_group *g = calloc(1, sizeof(*g));
+    if (!g) return lf_fail(err, LF_NO_MEMORY, "no memory for %d ranks", n_ranks);
+    g->n_ranks = n_ranks;
+    g->timeout_ms = timeout_ms;
+    g->spin_ns = n_ranks <= lf_sysinfo_n_cpus("") ? SPIN_NS : 0; /* with fewer CPUs, who spins keeps another from it */
+    g->shared_bytes = shared_bytes(n_ranks);
+    g->shared = mmap(NULL, g->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (g->shared == MAP_FAILED || pthread_mutex_init(&g->lock, NULL) != 0) {
+        if (g->shared != MAP_FAILED) (void)munmap(g->shared, g->shared_bytes);
+        free(g);
+        return lf_fail(err, LF_NO_MEMORY, "no memory for what %d ranks share", n_ranks);
+    }
+    *out = g;
+    return LF_OK;
+}
+
+void lf_comm_group_destroy(struct lf_comm_group *group)
+{
+    if (!group) return;
+    (void)pthread_mutex_destroy(&group->lock);
+    (void)munmap(group->shared, group->shared_bytes);
+    free(group);
+}
+
+enum lf_status lf_comm_create(struct lf_comm **out, struct lf_comm_group *group, int rank, struct lf_err *err)
+{
+    LF_ASSERT(rank >= 0 && rank < group->n_ranks);
+    struct lf_comm *c = calloc(1, sizeof(*c));
+    if (!c) return lf_fail(err, LF_NO_MEMORY, "no memory for rank %d", rank);
+    c->group = group;
+    c->rank = rank;
+    *out = c;
+    return LF_OK;
+}
+
+void lf_comm_destroy(struct lf_comm *comm)
+{
+    free(comm);
+}
+
+int lf_comm_rank(const struct lf_comm *comm)
+{
+    return comm->rank;
+}
+
+int lf_comm_n_ranks(const struct lf_comm *comm)
+{
+    return comm->group->n_ranks;
+}
+
+/* ---- failing ---- */
+
+static struct channel *channel_of(struct lf_comm_group *g, int from, int to)
+{
+    return &g->shared->channels[from * g->n_ranks + to];
+}
+
+static void close_all(struct lf_comm_group *g)
+{
+    for (int from = 0; from < g->n_ranks; from++) {
+        lf_count_close(&g->shared->arrived[from]);
+        for (int to = 0; to < g->n_ranks; to++) {
+            lf_count_close(&channel_of(g, from, to)->written);
+            lf_count_close(&channel_of(g, from, to)->read);
+        }
+    }
+}
+
+void lf_comm_group_abort(struct lf_comm_group *group, const char *reason)
+{
+    (void)pthread_mutex_lock(&group->lock);
+    if (!atomic_load(&group->failed)) snprintf(group->reason, sizeof(group->reason), "%s", reason);
+    atomic_store(&group->failed, true);
+    (void)pthread_mutex_unlock(&group->lock);
+    close_all(group);
+}
+
+enum lf_status lf_comm_check(struct lf_comm *comm, struct lf_err *err)
+{
+    struct lf_comm_group *g = comm->group;
+    if (!atomic_load(&g->failed)) return LF_OK;
+    (void)pthread_mutex_lock(&g->lock);
+    enum lf_status status = lf_fail(err, LF_DEVICE, "%s", g->reason);
+    (void)pthread_mutex_unlock(&g->lock);
+    return status;
+}
+
+LF_PRINTF(2, 3) static bool fail(struct lf_comm *c, const char *fmt, ...)
+{
+    char reason[LF_ERR_MESSAGE_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(reason, sizeof(reason), fmt, args);
+    va_end(args);
+    lf_comm_group_abort(c->group, reason);
+    return false;
+}
+
+static bool is_over(const struct lf_comm *c)
+{
+    return atomic_load(&c->group->failed);
+}
+
+/* Whether the count is reached; `other` is the rank that raises it. is_patient: for ever, else in time. */
+static bool wait_for(struct lf_comm *c, struct lf_count *count, uint32_t at_least, int other, const char *what,
+                     bool is_patient)
+{
+    struct lf_comm_group *g = c->group;
+    int64_t until = is_patient ? 0 : lf_clock_ns() + g->timeout_ms * LF_NS_PER_MS;
+    enum lf_waited waited = lf_count_wait(count, at_least, g->spin_ns, until);
+    if (waited == LF_WAITED_TOO_LONG)
+        return fail(c, "rank %d waited %d ms for rank %d, in %s", c->rank, g->timeout_ms, other, what);
+    return waited == LF_WAITED_REACHED;
+}
+
+/* ---- turns ---- */
+
+static struct slot *slot_of(const struct lf_comm *c, int rank)
+{
+    return &c->group->shared->slots[rank][c->turn % SLOTS_N];
+}
+
+static bool is_same_purpose(const struct slot *a, const struct slot *b)
+{
+    return a->what == b->what && (a->bytes == b->bytes || a->bytes == ANY_BYTES || b->bytes == ANY_BYTES);
+}
+
+/* Arrives, with its slot written, and waits for the others: all for the same. Then their slots may be read until
+ * leave(). is_patient: rank 0 may take its time. */
+static bool meet(struct lf_comm *c, enum what what, uint64_t bytes, bool is_patient)
+{
+    struct slot *mine = slot_of(c, c->rank);
+    mine->what = what;
+    mine->bytes = bytes;
+    lf_count_raise(&c->group->shared->arrived[c->rank]);
+    for (int r = 0; r < c->group->n_ranks; r++) {
+        struct lf_count *arrived = &c->group->shared->arrived[r];
+        if (!wait_for(c, arrived, c->turn + 1, r, names[what], is_patient && r == 0)) return false;
+        const struct slot *other = slot_of(c, r);
+        if (!is_same_purpose(mine, other))
+            return fail(c, "rank %d came for %s of %llu bytes, rank %d for %s of %llu", c->rank, names[what],
+                        (unsigned long long)bytes, r, names[other->what], (unsigned long long)other->bytes);
+    }
+    return true;
+}
+
+static void leave(struct lf_comm *c)
+{
+    c->turn++;
+}
+
+void lf_comm_barrier(struct lf_comm *c)
+{
+    if (is_over(c) || !meet(c, BARRIER, 0, false)) return;
+    leave(c);
+}
+
+void lf_comm_broadcast(struct lf_comm *c, int root, void *data, size_t bytes)
+{
+    LF_ASSERT(root >= 0 && root < c->group->n_ranks);
+    for (size_t at = 0; at < bytes; at += SLOT_BYTES) {
+        size_t n = LF_MIN(bytes - at, (size_t)SLOT_BYTES);
+        if (is_over(c)) return;
+        if (c->rank == root) memcpy(slot_of(c, root)->data, (const char *)data + at, n);
+        if (!meet(c, BROADCAST, bytes, false)) return;
+        if (c->rank != root) memcpy((char *)data + at, slot_of(c, root)->data, n);
+        leave(c);
+    }
+}
+
+static const float *floats_of(const struct lf_comm *c, int rank)
+{
+    return (const float *)(const void *)slot_of(c, rank)->data;
+}
+
+/* y = residual + Σ over ranks, of n floats of the slots. */
+static void add_up(const struct lf_comm *c, float *y, const float *residual, size_t n)
+{
+    float sum[SUM_BLOCK];
+    for (size_t at = 0; at < n; at += SUM_BLOCK) {
+        size_t k = LF_MIN(n - at, (size_t)SUM_BLOCK);
+        memcpy(sum, floats_of(c, 0) + at, k * sizeof(float));
+        for (int r = 1; r < c->group->n_ranks; r++) {
+            const float *x = floats_of(c, r) + at;
+            for (size_t i = 0; i < k; i++) sum[i] += x[i];
+        }
+        for (size_t i = 0; i < k; i++) y[at + i] = residual ? residual[at + i] + sum[i] : sum[i];
+    }
+}
+
+void lf_comm_all_reduce(struct lf_comm *c, const struct lf_all_reduce_params *p)
+{
+    enum { SLOT_FLOATS = SLOT_BYTES / sizeof(float) };
+    for (size_t at = 0; at < p->n; at += SLOT_FLOATS) {
+        size_t n = LF_MIN(p->n - at, (size_t)SLOT_FLOATS);
+        if (is_over(c)) return;
+        memcpy(slot_of(c, c->rank)->data, p->x + at, n * sizeof(float));
+        if (!meet(c, ALL_REDUCE, p->n * sizeof(float), false)) return;
+        add_up(c, p->y + at, p->residual ? p->residual + at : NULL, n);
+        leave(c);
+    }
+}
+
+/* Of rank r's columns, all rows one behind the other, the n bytes from `at` on go where they belong. */
+static void scatter(const struct lf_all_gather_params *p, int n_ranks, int r, size_t at, size_t n, const char *data)
+{
+    size_t width = p->first[r + 1] - p->first[r];
+    for (size_t done = 0; done < n;) {
+        size_t row = (at + done) / width, column = (at + done) % width;
+        size_t k = LF_MIN(width - column, n - done);
+        memcpy((char *)p->out + row * p->first[n_ranks] + p->first[r] + column, data + done, k);
+        done += k;
+    }
+}
+
+void lf_comm_all_gather(struct lf_comm *c, const struct lf_all_gather_params *p)
+{
+    int n_ranks = c->group->n_ranks;
+    size_t n_rows = (size_t)p->n_rows, parts[LF_RANKS_N], longest = 0; /* bytes of each rank */
+    LF_ASSERT(p->n_rows >= 0 && p->first[0] == 0);
+    for (int r = 0; r < n_ranks; r++) {
+        parts[r] = n_rows * (p->first[r + 1] - p->first[r]);
+        longest = LF_MAX(longest, parts[r]);
+    }
+    for (size_t at = 0; at < longest; at += SLOT_BYTES) {
+        size_t mine = at < parts[c->rank] ? LF_MIN(parts[c->rank] - at, (size_t)SLOT_BYTES) : 0;
+        if (is_over(c)) return;
+        if (mine > 0) memcpy(slot_of(c, c->rank)->data, (const char *)p->x + at, mine);
+        if (!meet(c, ALL_GATHER, n_rows * p->first[n_ranks], false)) return;
+        for (int r = 0; r < n_ranks; r++)
+            if (at < parts[r])
+                scatter(p, n_ranks, r, at, LF_MIN(parts[r] - at, (size_t)SLOT_BYTES), slot_of(c, r)->data);
+        leave(c);
+    }
+}
+
+/* ---- messages ---- */
+
+void lf_comm_tell(struct lf_comm *c, const void *message, size_t bytes)
+{
+    LF_ASSERT(c->rank == 0);
+    size_t at = 0;
+    do { /* one of no bytes is a message too */
+        size_t n = LF_MIN(bytes - at, (size_t)SLOT_BYTES);
+        if (is_over(c)) return;
+        if (n > 0) memcpy(slot_of(c, 0)->data, (const char *)message + at, n);
+        if (!meet(c, MESSAGE, bytes, false)) return;
+        leave(c);
+        at += n;
+    } while (at < bytes);
+}
+
+enum lf_status lf_comm_hear(struct lf_comm *c, void *message, size_t max_bytes, size_t *bytes, struct lf_err *err)
+{
+    LF_ASSERT(c->rank != 0);
+    size_t at = 0, n_all;
+    do {
+        if (is_over(c) || !meet(c, MESSAGE, ANY_BYTES, at == 0)) return lf_comm_check(c, err);
+        n_all = (size_t)slot_of(c, 0)->bytes;
+        if (n_all > max_bytes) {
+            (void)fail(c, "rank %d has room for a message of %zu bytes, one of %zu came", c->rank, max_bytes, n_all);
+            return lf_comm_check(c, err);
+        }
+        size_t n = LF_MIN(n_all - at, (size_t)SLOT_BYTES);
+        if (n > 0) memcpy((char *)message + at, slot_of(c, 0)->data, n);
+        leave(c);
+        at += n;
+    } while (at < n_all);
+    *bytes = n_all;
+    return LF_OK;
+}
+
+/* ---- between two ranks ---- */
+
+/* Piece i of what is sent; of a message of no bytes there is one, of none. */
+static bool send_piece(struct lf_comm *c, const struct lf_exchange_params *p, size_t at)
+{
+    struct channel *ch = channel_of(c->group, c->rank, p->to);
+    uint32_t n = c->n_sent[p->to]++;
+    size_t bytes = LF_MIN(p->send_bytes - at, (size_t)PIECE_BYTES);
+    if (!wait_for(c, &ch->read, n + 1 - SLOTS_N, p->to, "a send", false)) return false;
+    ch->bytes[n % SLOTS_N] = p->send_bytes;
+    if (bytes > 0) memcpy(ch->data[n % SLOTS_N], (const char *)p->send + at, bytes);
+    lf_count_raise(&ch->written);
+    return true;
+}
+
+static bool receive_piece(struct lf_comm *c, const struct lf_exchange_params *p, size_t at)
+{
+    struct channel *ch = channel_of(c->group, p->from, c->rank);
+    uint32_t n = c->n_received[p->from]++;
+    size_t bytes = LF_MIN(p->receive_bytes - at, (size_t)PIECE_BYTES);
+    if (!wait_for(c, &ch->written, n + 1, p->from, "a receive", false)) return false;
+    if (ch->bytes[n % SLOTS_N] != p->receive_bytes)
+        return fail(c, "rank %d expected %zu bytes of rank %d, which sent %llu", c->rank, p->receive_bytes, p->from,
+                    (unsigned long long)ch->bytes[n % SLOTS_N]);
+    if (bytes > 0) memcpy((char *)p->receive + at, ch->data[n % SLOTS_N], bytes);
+    lf_count_raise(&ch->read);
+    return true;
+}
+
+static size_t n_pieces(int other, size_t bytes)
+{
+    if (other == LF_COMM_NOBODY) return 0;
+    return bytes == 0 ? 1 : (bytes + PIECE_BYTES - 1) / PIECE_BYTES;
+}
+
+void lf_comm_exchange(struct lf_comm *c, const struct lf_exchange_params *p)
+{
+    size_t n_send = n_pieces(p->to, p->send_bytes), n_receive = n_pieces(p->from, p->receive_bytes);
+    LF_ASSERT(p->to != c->rank && p->to < c->group->n_ranks && p->from != c->rank && p->from < c->group->n_ranks);
+    for (size_t i = 0; i < LF_MAX(n_send, n_receive); i++) {
+        if (is_over(c)) return;
+        if (i < n_send && !send_piece(c, p, i * PIECE_BYTES)) return;
+        if (i < n_receive && !receive_piece(c, p, i * PIECE_BYTES)) return;
+    }
+}

@@ -1,0 +1,439 @@
+/* Ranks as threads. What a collective must leave is computed by each rank alone, in plain C, from what it knows that
+ * the others bring. */
+#include "tests/support/test.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "core/clock.h"
+#include "core/mix.h"
+#include "device/comm.h"
+
+enum { MOST_RANKS = 8, PATIENCE_MS = 60 * 1000, MOST_FLOATS = 100 * 1000 };
+
+struct rank {
+    struct lf_comm *comm;
+    int rank, n_ranks;
+    void *ctx;
+    void (*run)(struct rank *rank);
+    pthread_t thread;
+    struct lf_err err; /* after run */
+    enum lf_status status;
+};
+
+static void *rank_main(void *arg)
+{
+    struct rank *r = arg;
+    r->run(r);
+    r->status = lf_comm_check(r->comm, &r->err);
+    return NULL;
+}
+
+struct ranks {
+    struct lf_comm_group *group;
+    struct rank of[MOST_RANKS];
+    int n;
+};
+
+static void start(struct ranks *ranks, int n, int timeout_ms, void (*run)(struct rank *rank), void *ctx)
+{
+    struct lf_err err;
+    memset(ranks, 0, sizeof(*ranks));
+    ranks->n = n;
+    if (lf_comm_group_create(&ranks->group, n, timeout_ms, &err) != LF_OK) fail_msg("%s", err.message);
+    for (int i = 0; i < n; i++) {
+        struct rank *r = &ranks->of[i];
+        *r = (struct rank){.rank = i, .n_ranks = n, .run = run, .ctx = ctx};
+        assert_int_equal(lf_comm_create(&r->comm, ranks->group, i, &err), LF_OK);
+    }
+    for (int i = 0; i < n; i++)
+        assert_int_equal(pthread_create(&ranks->of[i].thread, NULL, rank_main, &ranks->of[i]), 0);
+}
+
+static void join(struct ranks *ranks)
+{
+    for (int i = 0; i < ranks->n; i++) assert_int_equal(pthread_join(ranks->of[i].thread, NULL), 0);
+}
+
+static void end(struct ranks *ranks)
+{
+    for (int i = 0; i < ranks->n; i++) lf_comm_destroy(ranks->of[i].comm);
+    lf_comm_group_destroy(ranks->group);
+}
+
+static void run_all(int n, void (*run)(struct rank *rank), void *ctx)
+{
+    struct ranks ranks;
+    start(&ranks, n, PATIENCE_MS, run, ctx);
+    join(&ranks);
+    for (int i = 0; i < n; i++)
+        if (ranks.of[i].status != LF_OK) fail_msg("rank %d: %s", i, ranks.of[i].err.message);
+    end(&ranks);
+}
+
+/* A number that everybody knows: of element i that a rank brings to message `message`. Sums of such round. */
+static float brought(int rank, int message, size_t i)
+{
+    uint64_t bits = lf_random64((uint64_t)message << 8 | (uint64_t)rank, i);
+    return (float)((double)(int64_t)bits * 0x1p-63) * (float)(1 << (bits % 12));
+}
+
+/* None, one, and some on both sides of a slot's and a piece's size. */
+static size_t size_of(int message)
+{
+    uint64_t random = lf_random64(99, (uint64_t)message);
+    return message % 7 == 0 ? (size_t)(message % 3) : (size_t)(random % (message % 3 == 0 ? MOST_FLOATS : 3000));
+}
+
+static void fill(float *x, int rank, int message, size_t n)
+{
+    for (size_t i = 0; i < n; i++) x[i] = brought(rank, message, i);
+}
+
+static void check_all_reduce(struct rank *r, int message, float *x, float *y)
+{
+    size_t n = size_of(message);
+    bool in_place = message % 2 == 0, has_residual = message % 3 == 1;
+    fill(x, r->rank, message, n);
+    for (size_t i = 0; i < n; i++) y[i] = brought(MOST_RANKS, message, i);
+    struct lf_all_reduce_params p = {.y = in_place ? x : y, .x = x, .residual = has_residual ? y : NULL, .n = n};
+    lf_comm_all_reduce(r->comm, &p);
+    for (size_t i = 0; i < n; i++) {
+        float sum = brought(0, message, i);
+        for (int k = 1; k < r->n_ranks; k++) sum += brought(k, message, i);
+        if (has_residual) sum = brought(MOST_RANKS, message, i) + sum;
+        if (memcmp(&p.y[i], &sum, sizeof(sum)) != 0)
+            fail_msg("%d ranks, %zu floats: element %zu is %a, expected %a", r->n_ranks, n, i, (double)p.y[i],
+                     (double)sum);
+    }
+}
+
+static void check_broadcast(struct rank *r, int message, float *x)
+{
+    size_t n = size_of(message);
+    int root = message % r->n_ranks;
+    if (r->rank == root) fill(x, root, message, n);
+    lf_comm_broadcast(r->comm, root, x, n * sizeof(float));
+    for (size_t i = 0; i < n; i++) assert_true(x[i] == brought(root, message, i));
+}
+
+/* Columns of ranks differ in width, and one may have none. */
+static void check_all_gather(struct rank *r, int message, float *x, float *y)
+{
+    size_t first[MOST_RANKS + 1] = {0}, n_rows = 1 + (size_t)message % 5, n_columns = size_of(message) / 8, widths[8];
+    for (int k = 0; k < r->n_ranks; k++) {
+        widths[k] = n_columns * (size_t)(k + message % 2) / (size_t)r->n_ranks;
+        first[k + 1] = first[k] + widths[k] * sizeof(float);
+    }
+    fill(x, r->rank, message, n_rows * widths[r->rank]);
+    size_t n_all = first[r->n_ranks] / sizeof(float);
+    struct lf_all_gather_params p = {.out = y, .x = x, .first = first, .n_rows = (int)n_rows};
+    lf_comm_all_gather(r->comm, &p);
+    for (size_t row = 0; row < n_rows; row++)
+        for (int k = 0; k < r->n_ranks; k++)
+            for (size_t i = 0; i < widths[k]; i++)
+                assert_true(y[row * n_all + first[k] / sizeof(float) + i] == brought(k, message, row * widths[k] + i));
+}
+
+/* Round the ring, by message % n places; or from one rank to another alone. */
+static void check_exchange(struct rank *r, int message, float *x, float *y)
+{
+    size_t n = size_of(message);
+    int by = message % r->n_ranks, from = (r->rank + r->n_ranks - by) % r->n_ranks, to = (r->rank + by) % r->n_ranks;
+    if (by == 0 || r->n_ranks == 1) return;
+    fill(x, r->rank, message, n);
+    bool is_pair = message % 2 == 0;
+    if (is_pair && r->rank != 0) to = LF_COMM_NOBODY;
+    if (is_pair && r->rank != by) from = LF_COMM_NOBODY;
+    struct lf_exchange_params p = {.to = to, .from = from, .send = x, .receive = y};
+    p.send_bytes = p.receive_bytes = n * sizeof(float);
+    lf_comm_exchange(r->comm, &p);
+    for (size_t i = 0; i < n && from != LF_COMM_NOBODY; i++) assert_true(y[i] == brought(from, message, i));
+}
+
+static void check_message(struct rank *r, int message, float *x)
+{
+    size_t n = size_of(message), bytes = 1;
+    struct lf_err err;
+    if (r->rank == 0) {
+        fill(x, 0, message, n);
+        lf_comm_tell(r->comm, x, n * sizeof(float));
+        return;
+    }
+    if (lf_comm_hear(r->comm, x, MOST_FLOATS * sizeof(float), &bytes, &err) != LF_OK) fail_msg("%s", err.message);
+    assert_int_equal(bytes, n * sizeof(float));
+    for (size_t i = 0; i < n; i++) assert_true(x[i] == brought(0, message, i));
+}
+
+static void all_kinds(struct rank *r)
+{
+    float *x = malloc(MOST_FLOATS * sizeof(*x)), *y = malloc((size_t)MOST_FLOATS * MOST_RANKS * sizeof(*y));
+    int n_messages = *(const int *)r->ctx;
+    assert_true(x && y);
+    for (int i = 0; i < n_messages; i++) {
+        switch (lf_random64(7, (uint64_t)i) % 6) {
+        case 0:
+            check_broadcast(r, i, x);
+            break;
+        case 1:
+            check_all_gather(r, i, x, y);
+            break;
+        case 2:
+            check_exchange(r, i, x, y);
+            break;
+        case 3:
+            check_message(r, i, x);
+            break;
+        case 4:
+            lf_comm_barrier(r->comm);
+            break;
+        default:
+            check_all_reduce(r, i, x, y);
+        }
+    }
+    free(x);
+    free(y);
+}
+
+static void every_collective_leaves_what_plain_c_does(void **state)
+{
+    (void)state;
+    int n_messages = 150;
+    for (int n = 1; n <= MOST_RANKS; n++) run_all(n, all_kinds, &n_messages);
+}
+
+/* A barrier is one: nobody is through who has not been preceded by all. */
+static void meet_often(struct rank *r)
+{
+    _Atomic int *n_come = r->ctx;
+    for (int i = 1; i <= 300; i++) {
+        atomic_fetch_add(n_come, 1);
+        lf_comm_barrier(r->comm);
+        assert_true(atomic_load(n_come) >= i * r->n_ranks);
+    }
+}
+
+static void nobody_passes_a_barrier_before_all_have_come(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= MOST_RANKS; n += 3) {
+        _Atomic int n_come = 0;
+        run_all(n, meet_often, &n_come);
+        assert_int_equal(n_come, 300 * n);
+    }
+}
+
+/* ---- failing ---- */
+
+/* Everything in turn until the group has failed; what the outputs hold is nobody's business then. */
+static void go_on_until_it_fails(struct rank *r)
+{
+    enum { N = 40 * 1000 };
+    float *x = calloc(N, sizeof(*x)), *y = calloc((size_t)N * MOST_RANKS, sizeof(*y));
+    size_t first[MOST_RANKS + 1], bytes;
+    for (int k = 0; k <= MOST_RANKS; k++) first[k] = (size_t)k * N * sizeof(float);
+    while (lf_comm_check(r->comm, NULL) == LF_OK) {
+        lf_comm_all_reduce(r->comm, &(struct lf_all_reduce_params){.y = y, .x = x, .n = N});
+        lf_comm_all_gather(r->comm, &(struct lf_all_gather_params){.out = y, .x = x, .first = first, .n_rows = 1});
+        lf_comm_exchange(r->comm, &(struct lf_exchange_params){.to = (r->rank + 1) % r->n_ranks,
+                                                               .from = (r->rank + r->n_ranks - 1) % r->n_ranks,
+                                                               .send = x,
+                                                               .send_bytes = N,
+                                                               .receive = y,
+                                                               .receive_bytes = N});
+        lf_comm_broadcast(r->comm, 1, x, N);
+        if (r->rank == 0)
+            lf_comm_tell(r->comm, x, 100);
+        else
+            (void)(lf_comm_hear(r->comm, x, N, &bytes, NULL) == LF_OK);
+        lf_comm_barrier(r->comm);
+    }
+    free(x);
+    free(y);
+}
+
+static void an_abort_at_any_moment_ends_all_waits_with_its_reason(void **state)
+{
+    (void)state;
+    for (int trial = 0; trial < 60; trial++) {
+        struct ranks ranks;
+        start(&ranks, 2 + trial % (MOST_RANKS - 1), PATIENCE_MS, go_on_until_it_fails, NULL);
+        int64_t until = lf_clock_ns() + (int64_t)(lf_random64(5, (uint64_t)trial) % (4 * LF_NS_PER_MS));
+        while (lf_clock_ns() < until) continue;
+        int64_t before = lf_clock_ns();
+        lf_comm_group_abort(ranks.group, "the first reason");
+        lf_comm_group_abort(ranks.group, "another one");
+        join(&ranks);
+        assert_true(lf_clock_ns() - before < 10 * LF_NS_PER_S);
+        for (int i = 0; i < ranks.n; i++) {
+            assert_int_equal(ranks.of[i].status, LF_DEVICE);
+            assert_string_equal(ranks.of[i].err.message, "the first reason");
+        }
+        end(&ranks);
+    }
+}
+
+static void leave_after_some(struct rank *r)
+{
+    int n_barriers = r->rank == 1 ? 3 : 10; /* rank 1 is gone then */
+    for (int i = 0; i < n_barriers; i++) lf_comm_barrier(r->comm);
+}
+
+static void a_rank_that_does_not_come_is_named_in_time(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= MOST_RANKS; n += 3) {
+        struct ranks ranks;
+        int64_t before = lf_clock_ns();
+        start(&ranks, n, 200, leave_after_some, NULL);
+        join(&ranks);
+        assert_true(lf_clock_ns() - before >= 190 * LF_NS_PER_MS);
+        assert_true(lf_clock_ns() - before < 10 * LF_NS_PER_S);
+        for (int i = 0; i < n; i++) {
+            if (i == 1) continue; /* it may have left before the group failed */
+            assert_int_equal(ranks.of[i].status, LF_DEVICE);
+            assert_non_null(strstr(ranks.of[i].err.message, "waited 200 ms for rank 1, in a barrier"));
+        }
+        end(&ranks);
+    }
+}
+
+static void receive_what_nobody_sends(struct rank *r)
+{
+    char byte;
+    if (r->rank == 1)
+        lf_comm_exchange(r->comm, &(struct lf_exchange_params){
+                                      .to = LF_COMM_NOBODY, .from = 0, .receive = &byte, .receive_bytes = 1});
+}
+
+static void a_receive_that_nobody_answers_ends_in_time(void **state)
+{
+    (void)state;
+    struct ranks ranks;
+    start(&ranks, 2, 100, receive_what_nobody_sends, NULL);
+    join(&ranks);
+    assert_int_equal(ranks.of[1].status, LF_DEVICE);
+    assert_string_equal(ranks.of[1].err.message, "rank 1 waited 100 ms for rank 0, in a receive");
+    end(&ranks);
+}
+
+/* What rank 1 does otherwise than the others. */
+static void disagree(struct rank *r)
+{
+    char bytes[64] = {0};
+    int how = *(const int *)r->ctx;
+    if (how == 0 && r->rank == 1)
+        lf_comm_barrier(r->comm);
+    else if (how < 2)
+        lf_comm_broadcast(r->comm, 0, bytes, r->rank == 1 ? 32 : 64);
+    else if (r->rank < 2)
+        lf_comm_exchange(r->comm, &(struct lf_exchange_params){.to = 1 - r->rank,
+                                                               .send = bytes,
+                                                               .send_bytes = 10,
+                                                               .from = 1 - r->rank,
+                                                               .receive = bytes + 32,
+                                                               .receive_bytes = 10 + (size_t)r->rank});
+}
+
+static void ranks_that_came_for_different_things_are_found_out(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 3; how++) {
+        struct ranks ranks;
+        start(&ranks, 3, PATIENCE_MS, disagree, &how);
+        join(&ranks);
+        assert_int_equal(ranks.of[1].status, LF_DEVICE);
+        if (how == 0) assert_non_null(strstr(ranks.of[1].err.message, "for a barrier of 0 bytes"));
+        if (how == 1) assert_non_null(strstr(ranks.of[1].err.message, "for a broadcast of 32"));
+        if (how == 2) assert_string_equal(ranks.of[1].err.message, "rank 1 expected 11 bytes of rank 0, which sent 10");
+        end(&ranks);
+    }
+}
+
+/* ---- messages ---- */
+
+static int64_t cpu_ns(void)
+{
+    struct timespec ts;
+    assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts), 0);
+    return (int64_t)ts.tv_sec * LF_NS_PER_S + ts.tv_nsec;
+}
+
+static void hear_late(struct rank *r)
+{
+    char text[8];
+    size_t n;
+    if (r->rank == 0) {
+        lf_clock_sleep_ms(50); /* until all have gone to sleep */
+        int64_t before = cpu_ns();
+        lf_clock_sleep_ms(300);
+        assert_true(cpu_ns() - before < 5 * LF_NS_PER_MS);
+        lf_comm_tell(r->comm, "hello", 6);
+    } else {
+        assert_int_equal(lf_comm_hear(r->comm, text, sizeof(text), &n, NULL), LF_OK);
+        assert_true(n == 6 && strcmp(text, "hello") == 0);
+    }
+}
+
+static void a_message_is_waited_for_longer_than_anything_else_and_asleep(void **state)
+{
+    (void)state;
+    struct ranks ranks;
+    start(&ranks, 4, 200, hear_late, NULL);
+    join(&ranks);
+    for (int i = 0; i < 4; i++) assert_int_equal(ranks.of[i].status, LF_OK);
+    end(&ranks);
+}
+
+static void hear_too_much(struct rank *r)
+{
+    char text[64] = {0};
+    size_t n = 0;
+    if (r->rank == 0)
+        lf_comm_tell(r->comm, text, sizeof(text));
+    else
+        assert_int_equal(lf_comm_hear(r->comm, text, 63, &n, NULL), LF_DEVICE);
+    assert_int_equal(n, 0);
+}
+
+static void a_message_that_is_too_long_is_none(void **state)
+{
+    (void)state;
+    struct ranks ranks;
+    start(&ranks, 2, PATIENCE_MS, hear_too_much, NULL);
+    join(&ranks);
+    assert_int_equal(ranks.of[1].status, LF_DEVICE);
+    assert_string_equal(ranks.of[1].err.message, "rank 1 has room for a message of 63 bytes, one of 64 came");
+    end(&ranks);
+}
+
+static void numbers_of_ranks_out_of_range_are_refused(void **state)
+{
+    (void)state;
+    struct lf_comm_group *group = NULL;
+    struct lf_err err;
+    assert_int_equal(lf_comm_group_create(&group, 0, 1, &err), LF_INVALID);
+    assert_int_equal(lf_comm_group_create(&group, LF_RANKS_N + 1, 1, &err), LF_INVALID);
+    assert_null(group);
+    assert_int_equal(lf_comm_group_create(&group, LF_RANKS_N, 1, &err), LF_OK);
+    lf_comm_group_destroy(group);
+    assert_true(lf_comm_group_bytes(4) > lf_comm_group_bytes(2));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_collective_leaves_what_plain_c_does),
+        cmocka_unit_test(nobody_passes_a_barrier_before_all_have_come),
+        cmocka_unit_test(an_abort_at_any_moment_ends_all_waits_with_its_reason),
+        cmocka_unit_test(a_rank_that_does_not_come_is_named_in_time),
+        cmocka_unit_test(a_receive_that_nobody_answers_ends_in_time),
+        cmocka_unit_test(ranks_that_came_for_different_things_are_found_out),
+        cmocka_unit_test(a_message_is_waited_for_longer_than_anything_else_and_asleep),
+        cmocka_unit_test(a_message_that_is_too_long_is_none),
+        cmocka_unit_test(numbers_of_ranks_out_of_range_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
