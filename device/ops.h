@@ -52,6 +52,9 @@ struct lf_embed_params {           /* out[t, :] = scale · table row ids[t] */
     float scale;                   /* 1: the row as it is */
     int column, n_columns;         /* n_columns of a row from `column` on, and out is [T, n_columns]. 0: all of it */
     const int32_t *rows;           /* [T]: token t has the id of row rows[t] of ids. NULL: its own */
+    bool is_part;                  /* the table begins with the row of first_id, and ids that it has not make zeros: not
+                                      on a GPU, nor with placeholders in ids */
+    int32_t first_id;
 };
 
 struct lf_rmsnorm_params { /* out = x / sqrt(mean(x²) + eps) · weight (+ residual) (· scale) (Zhang & Sennrich 2019) */

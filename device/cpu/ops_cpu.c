@@ -57,6 +57,11 @@ static void embed_row(const struct row_loop *loop, int row)
     int n = lf_embed_width(p);
     float *out = p->out + (size_t)row * (size_t)n;
     int32_t id = p->ids[p->rows ? p->rows[row] : row];
+    if (p->is_part) id -= p->first_id;
+    if (p->is_part && (id < 0 || id >= p->table->n_out)) {
+        memset(out, 0, (size_t)n * sizeof(*out));
+        return;
+    }
     lf_cpu_weight_row_part(loop->dev, p->table, id, p->column, n, out);
     if (p->scale != 1.0f) loop->dev->rows.scale(out, n, p->scale);
 }

@@ -263,6 +263,39 @@ static void embed_copies_columns_of_rows_that_are_picked(void **state)
     }
 }
 
+/* Parts of a table, of different sizes, one behind the other: each id has its row in one of them, and zeros of the
+ * others. */
+static void embed_makes_zeros_of_rows_that_a_part_has_not(void **state)
+{
+    (void)state;
+    enum { PARTS = 3, DIM = 77, T = 60 };
+    static const int sizes[PARTS] = {65, 1, 34};
+    uint64_t seed = 43;
+    int32_t ids[T];
+    for (int t = 0; t < T; t++) ids[t] = fixture_between(&seed, 0, 99);
+    ids[0] = 64, ids[1] = 65, ids[2] = 66, ids[3] = 99;
+    for (int k = 0, first = 0; k < PARTS; first += sizes[k++]) {
+        struct fixture_weight fw = fixture_weight(dev, &seed, lf_format_plain(fixture_dtypes[k]), sizes[k], DIM);
+        struct fixture_out out = fixture_out((size_t)T * DIM);
+        struct lf_embed_params p = {.scale = 2.5f,
+                                    .out = out.ptr,
+                                    .table = &fw.w,
+                                    .ids = ids,
+                                    .n_tokens = T,
+                                    .is_part = true,
+                                    .first_id = first};
+        ops->embed(dev, &p);
+        for (int t = 0; t < T; t++)
+            for (int i = 0; i < DIM; i++) {
+                bool has = ids[t] >= first && ids[t] < first + sizes[k];
+                float expected = has ? 2.5f * fw.values[(ids[t] - first) * DIM + i] : 0;
+                assert_true(out.ptr[t * DIM + i] == expected);
+            }
+        fixture_out_check_and_free(&out);
+        fixture_weight_free(&fw);
+    }
+}
+
 /* in_place: out is the residual, or x where there is none */
 struct norm_case {
     int n_tokens, dim;
@@ -563,6 +596,7 @@ int main(int argc, char **argv)
             cmocka_unit_test(embed_copies_rows_of_the_table),
             cmocka_unit_test(embed_scales_rows),
             cmocka_unit_test(embed_copies_columns_of_rows_that_are_picked),
+            cmocka_unit_test(embed_makes_zeros_of_rows_that_a_part_has_not),
             cmocka_unit_test(rmsnorm_is_right),
             cmocka_unit_test(gate_mul_is_right),
             cmocka_unit_test(gate_mul_by_a_value_of_its_own_is_the_same),
