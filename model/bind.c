@@ -124,6 +124,10 @@ static struct place own_place(const struct lf_slot *slot, const struct lf_part *
                        .n_experts = of_all ? slot->n_experts : 0,
                        .n_rows = part->tensor_rows > 0 ? part->tensor_rows : p->n_rows,
                        .row = of_all ? (uint64_t)p->expert * (uint64_t)p->n_rows : (uint64_t)part->tensor_row};
+    if (part->rank_rows > 0) {
+        if (part->tensor_rows == 0) at.n_rows = part->rank_rows;
+        at.row += (uint64_t)part->rank_row;
+    }
     lf_name_bind(at.module, part->pattern, "", slot->layer, p->expert);
     return at;
 }
@@ -172,7 +176,8 @@ static enum lf_status bind(const struct binding *b, struct lf_part *p, struct lf
     LF_TRY(read_dtype(p, name, err));
     if (slot->n_taps > 0)
         return check_shape(p->tensor, name, (int[SHAPE_N]){at.n_rows / slot->n_taps, 1, slot->n_taps}, err);
-    return check_shape(p->tensor, name, (int[SHAPE_N]){at.n_experts, at.n_rows, slot->is_vector ? 0 : p->n_in}, err);
+    int n_columns = slot->is_vector ? 0 : LF_MAX(p->tensor_columns, p->n_in);
+    return check_shape(p->tensor, name, (int[SHAPE_N]){at.n_experts, at.n_rows, n_columns}, err);
 }
 
 void lf_part_name(struct lf_part *p, const struct lf_slot *slot)

@@ -137,7 +137,8 @@ static struct lf_step step_init(const struct lf_executor *x, enum lf_wanted want
                             .kv = x->views,
                             .states = x->state_views,
                             .n_tokens = n_tokens,
-                            .n_out = n_out};
+                            .n_out = n_out,
+                            .comm = x->comm};
 }
 
 /* A list of the host's goes to its place in the workspace, and *list there. */

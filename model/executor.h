@@ -11,6 +11,7 @@
 #define LF_MODEL_EXECUTOR_H
 
 #include "attention/attention.h"
+#include "device/comm.h"
 #include "kv/kv_cache.h"
 #include "model/batch.h"
 #include "model/graphs.h"
@@ -22,6 +23,7 @@
 /* Borrowed but for what model.c made; nothing changes after lf_executor_prepare. */
 struct lf_executor {
     struct lf_device *dev;
+    struct lf_comm *comm; /* of several ranks; NULL: there is one */
     const struct lf_hparams *hp;
     struct lf_programs programs;
     struct lf_weights weights;

@@ -13,6 +13,7 @@
 #include "core/status.h"
 #include "device/delta.h"
 #include "device/gate.h"
+#include "model/split.h"
 
 enum { LF_EOS_IDS_N = 16, LF_ROPES_N = 2 };
 
@@ -71,6 +72,7 @@ struct lf_hparams {
     struct lf_quantization *quantization; /* how matrices of the files are quantized, owned; NULL: they are not */
     int32_t eos_ids[LF_EOS_IDS_N];        /* config.json, generation_config.json, and what was added */
     int n_eos;
+    struct lf_split split; /* of what the device has of the model; all numbers here are the whole model's */
 };
 
 /* Reads dir/config.json and, if there, generation_config.json. */

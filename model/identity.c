@@ -96,6 +96,14 @@ static void add_kv(struct lf_sha256 *sha, const struct lf_hparams *hp, const str
     add_text(sha, "kv", text);
 }
 
+static void add_rank(struct lf_sha256 *sha, const struct lf_split *split)
+{
+    char text[48];
+    if (lf_split_n_ranks(split) == 1) return;
+    snprintf(text, sizeof(text), "%d of %d", split->rank, split->n_ranks);
+    add_text(sha, "rank", text);
+}
+
 /* How the states of layers lie in a slot, and a slot in blocks. */
 static void add_states(struct lf_sha256 *sha, const struct lf_delta_shape *d, const struct lf_kv_states *states)
 {
@@ -145,6 +153,7 @@ enum lf_status lf_identity_make(uint8_t out[LF_SHA256_BYTES], const struct lf_mo
         add_text(&sha, "program", opts->program ? opts->program : "");
         add_device(&sha, info);
         add_kv(&sha, hp, opts->plan, info->is_host);
+        add_rank(&sha, &hp->split);
         add_states(&sha, &hp->delta, &opts->plan->states);
         for (int i = 0; i < hp->n_ropes; i++)
             if (lf_rope_is_long(&hp->ropes[i], opts->plan->ctx)) add_text(&sha, "rope", "long");

@@ -80,6 +80,8 @@ static void embed(const struct lf_step *s, const struct lf_op *op)
                                 .n_tokens = n_rows(s, op),
                                 .scale = op->scale};
     if (out->rows == LF_ROWS_OUT) p.rows = (const int32_t *)(void *)(s->base + s->ws->logits_idx);
+    p.is_part = op->first_id != LF_NONE;
+    p.first_id = op->first_id;
     if (op->column != LF_NONE) {
         p.column = op->column;
         p.n_columns = out->width;
@@ -374,6 +376,29 @@ static void gate_sigmoid(const struct lf_step *s, const struct lf_op *op)
     lf_device_ops(s->dev)->gate_sigmoid(s->dev, &p);
 }
 
+static void all_reduce(const struct lf_step *s, const struct lf_op *op)
+{
+    size_t width = (size_t)s->program->values[op->out[LF_OP_Y]].width;
+    struct lf_all_reduce_params p = {.y = at(s, op->out[LF_OP_Y]),
+                                     .x = at(s, op->in[LF_OP_X]),
+                                     .residual = residual(s, op),
+                                     .n = (size_t)n_rows(s, op) * width};
+    lf_comm_all_reduce(s->comm, &p);
+}
+
+/* Columns that are cut anywhere. */
+static void all_gather(const struct lf_step *s, const struct lf_op *op)
+{
+    const struct lf_value *y = &s->program->values[op->out[LF_OP_Y]];
+    size_t first[LF_RANKS_N + 1];
+    int n_ranks = lf_comm_n_ranks(s->comm);
+    uint64_t elem_bytes = lf_value_elem_bytes(y, lf_dtype_bytes(lf_device_info(s->dev)->act_dtype));
+    for (int r = 0; r <= n_ranks; r++) first[r] = (size_t)lf_split_first(y->width, r, n_ranks) * elem_bytes;
+    struct lf_all_gather_params p = {
+        .out = at(s, op->out[LF_OP_Y]), .x = at(s, op->in[LF_OP_X]), .first = first, .n_rows = n_rows(s, op)};
+    lf_comm_all_gather(s->comm, &p);
+}
+
 static void run_op(const struct lf_step *s, const struct lf_op *op)
 {
     static void (*const run[LF_OP_KINDS_N])(const struct lf_step *, const struct lf_op *) = {
@@ -394,6 +419,8 @@ static void run_op(const struct lf_step *s, const struct lf_op *op)
         [LF_OP_DELTA] = delta,
         [LF_OP_GATED_NORM] = gated_norm,
         [LF_OP_GATE_SIGMOID] = gate_sigmoid,
+        [LF_OP_ALL_REDUCE] = all_reduce,
+        [LF_OP_ALL_GATHER] = all_gather,
         [LF_OP_GEMM_GATE_MUL] = gemm_gate_mul,
         [LF_OP_GEMM_ROPE_APPEND] = gemm_rope_append,
     };

@@ -4,6 +4,7 @@
 #define LF_MODEL_INTERPRETER_H
 
 #include "attention/attention.h"
+#include "device/comm.h"
 #include "model/layer_kinds.h"
 #include "model/program.h"
 #include "model/workspace.h"
@@ -23,6 +24,7 @@ struct lf_step {
     int n_tokens, n_out;
     const struct lf_state_view
         *states;                     /* by layer with a state (kv_layout.h); NULL where no op is run, or none has one */
+    struct lf_comm *comm;            /* of several ranks; NULL: there is one */
     struct lf_state_step state_step; /* the step's sequences, for all of them */
 };
 

@@ -13,7 +13,7 @@ static struct lf_kv_layer_spec spec_of(const struct lf_hparams *hp, int i, enum 
         return (struct lf_kv_layer_spec){.state_bytes = lf_delta_layer_bytes(&hp->delta, lf_dtype_bytes(act_dtype)),
                                          .alias_of = -1};
     return (struct lf_kv_layer_spec){.window = cache_groups ? layer->window : 0,
-                                     .n_kv_heads = lf_layer_n_kv_heads(hp, i),
+                                     .n_kv_heads = lf_split_n_heads(lf_layer_n_kv_heads(hp, i), &hp->split),
                                      .head_dim = lf_layer_head_dim(hp, i),
                                      .alias_of = layer->alias_back ? i - layer->alias_back : -1};
 }

@@ -5,6 +5,7 @@
 #define LF_MODEL_MODEL_H
 
 #include "device/cpu/threads.h"
+#include "device/comm.h"
 #include "device/device.h"
 #include "kv/kv_cache.h"
 #include "model/batch.h"
@@ -22,6 +23,7 @@ struct lf_model_opts {
     enum lf_code quantize; /* what plain matrices become (quantize.h); LF_CODE_NONE: they stay */
     uint64_t dummy_seed;
     const struct lf_plan *plan; /* sizes of the workspace; copied */
+    struct lf_comm *comm;       /* of several ranks, of which hp->split says which this is; borrowed. NULL: one */
     const char *program;        /* what computes: version, commit and so on; for the identity. NULL: "" */
     bool hash_weights;          /* the identity holds the bytes of the weights, not only their shapes */
     /* Loading progress, bytes done of total; may be NULL. */

@@ -37,8 +37,9 @@ static uint64_t weight_bytes(const struct lf_op_table_opts *o, int op_idx)
 static uint64_t kv_layer_bytes(const struct lf_op_table_opts *o, int layer)
 {
     if (layer < 0) return 0;
+    int n_heads = lf_split_n_heads(lf_layer_n_kv_heads(o->hp, layer), &o->hp->split);
     uint64_t page = lf_kv_page_bytes_of(o->kv_dtype, lf_layer_head_dim(o->hp, layer));
-    return 2 * (uint64_t)lf_layer_n_kv_heads(o->hp, layer) * page / LF_KV_BLOCK_TOKENS;
+    return 2 * (uint64_t)n_heads * page / LF_KV_BLOCK_TOKENS;
 }
 
 static struct lf_op_row row_of(const struct lf_op_table_opts *o, int op_idx)

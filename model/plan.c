@@ -7,6 +7,9 @@
  * take of it at most, count where the device's memory is the host's; a GPU has instead its context, which was taken
  * before the available memory was read. What lies below a GPU's cache is the host's, and beside the total.
  *
+ * Of several ranks weights, workspace, blocks and slots are what each has. On a CPU all of them are in the same memory:
+ * the total has them n_ranks times, and what ranks share.
+ *
  * Everything but n_blocks is given; the policy below chooses that:
  *     --kv-tokens   exactly so many blocks
  *     --memory      as many as the limit leaves
@@ -33,6 +36,7 @@
 
 #include "core/check.h"
 #include "core/limits.h"
+#include "device/comm.h"
 #include "kv/kv_view.h"
 #include "model/batch.h"
 #include "model/plan_size.h"
@@ -167,6 +171,7 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
     const struct lf_plan_opts *o = &f->opts;
     struct lf_step_limits limits = limits_of(o);
     struct lf_workspace ws;
+    int n_ranks = lf_split_n_ranks(&f->hp->split);
     lf_workspace_layout(&ws, f->programs, f->kinds, f->hp, &limits, f->ops, f->info);
     *p = (struct lf_plan){.ctx = o->ctx,
                           .chunk = o->chunk,
@@ -191,6 +196,8 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .below_bytes = o->below_bytes,
                           .states = f->kinds->layout.states,
                           .is_host = f->info->is_host,
+                          .n_ranks = n_ranks,
+                          .comm_bytes = n_ranks > 1 ? lf_comm_group_bytes(n_ranks) : 0,
                           .context_bytes = f->info->context_bytes,
                           .available_bytes = f->info->available_bytes,
                           .is_described = f->info->is_described,
@@ -209,8 +216,8 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
 /* Of the device, but for the cache. */
 static uint64_t fixed_bytes(const struct lf_plan *p)
 {
-    return p->weight_bytes + p->workspace_bytes + p->host_bytes + p->text_bytes +
-           (p->is_host ? p->disk_index_bytes : 0);
+    return (uint64_t)p->n_ranks * (p->weight_bytes + p->workspace_bytes) + p->comm_bytes + p->host_bytes +
+           p->text_bytes + (p->is_host ? p->disk_index_bytes : 0);
 }
 
 /* That are kept beside so many blocks. */
@@ -231,7 +238,8 @@ static int slots_for(const struct lf_plan *p, const struct lf_plan_opts *o, int 
 /* Of so many blocks, and of the slots beside them. */
 static uint64_t cache_bytes(const struct lf_plan *p, const struct lf_plan_opts *o, int n_blocks)
 {
-    return (uint64_t)n_blocks * p->kv_block_bytes + (uint64_t)slots_for(p, o, n_blocks) * p->slot_bytes;
+    uint64_t bytes = (uint64_t)n_blocks * p->kv_block_bytes + (uint64_t)slots_for(p, o, n_blocks) * p->slot_bytes;
+    return (uint64_t)p->n_ranks * bytes;
 }
 
 static void set_blocks(struct lf_plan *p, const struct lf_plan_opts *o, int n_blocks)
@@ -242,7 +250,7 @@ static void set_blocks(struct lf_plan *p, const struct lf_plan_opts *o, int n_bl
     p->n_snapshots = snapshots_for(p, o, n_blocks);
     p->n_slots = slots_for(p, o, n_blocks);
     p->state_bytes = (uint64_t)p->n_slots * p->slot_bytes;
-    p->total_bytes = fixed_bytes(p) + p->kv_bytes + p->state_bytes;
+    p->total_bytes = fixed_bytes(p) + cache_bytes(p, o, n_blocks);
 }
 
 /* What the limit leaves beside everything else. */
@@ -256,7 +264,8 @@ static uint64_t bytes_left(const struct lf_plan *p)
 static int blocks_left(const struct lf_plan *p, const struct lf_plan_opts *o)
 {
     uint64_t left = bytes_left(p);
-    int low = 0, high = (int)LF_MIN(left / p->kv_block_bytes, (uint64_t)(INT32_MAX / LF_KV_BLOCK_TOKENS));
+    int low = 0,
+        high = (int)LF_MIN(left / p->kv_block_bytes / (uint64_t)p->n_ranks, (uint64_t)(INT32_MAX / LF_KV_BLOCK_TOKENS));
     while (low < high) {
         int mid = low + (high - low + 1) / 2;
         if (cache_bytes(p, o, mid) <= left)
@@ -511,6 +520,12 @@ static void find_other_cache(struct frame *f, struct lf_layer_kinds *kinds)
     if (check_attention(&other, NULL) != LF_OK) f->kinds_of[!is_fp8] = NULL;
 }
 
+static enum lf_status check_ranks(const struct frame *f, struct lf_err *err)
+{
+    if (f->info->is_host || lf_split_n_ranks(&f->hp->split) == 1) return LF_OK;
+    return lf_fail(err, LF_UNSUPPORTED, "several ranks are not implemented on a GPU yet (--device cpu has them)");
+}
+
 static enum lf_status check_snapshots(const struct frame *f, struct lf_err *err)
 {
     if (f->opts.n_snapshots == 0) return LF_OK;
@@ -546,6 +561,7 @@ enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, ui
                       .weight_bytes = weight_bytes,
                       .opts = *opts};
     struct lf_plan p;
+    LF_TRY(check_ranks(&f, err));
     LF_TRY(fill_defaults(&f, err));
     LF_TRY(lf_programs_make(&programs, hp, ops, opts->no_fusion, err));
     enum lf_status status =

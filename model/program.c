@@ -26,6 +26,8 @@ static const struct {
     [LF_OP_DELTA] = {"delta", false, true},
     [LF_OP_GATED_NORM] = {"gated_norm", false, false},
     [LF_OP_GATE_SIGMOID] = {"gate_sigmoid", false, false},
+    [LF_OP_ALL_REDUCE] = {"all_reduce", false, false},
+    [LF_OP_ALL_GATHER] = {"all_gather", false, false},
     [LF_OP_GEMM_GATE_MUL] = {"gemm_gate_mul", true, false},
     [LF_OP_GEMM_ROPE_APPEND] = {"gemm_rope_append", true, true},
 };
@@ -47,7 +49,7 @@ bool lf_op_keeps(enum lf_op_kind kind)
 
 struct lf_op lf_op_init(enum lf_op_kind kind, int layer)
 {
-    struct lf_op op = {.kind = kind, .layer = layer, .alpha = 1, .scale = 1, .column = LF_NONE};
+    struct lf_op op = {.kind = kind, .layer = layer, .alpha = 1, .scale = 1, .column = LF_NONE, .first_id = LF_NONE};
     for (int i = 0; i < LF_OP_INPUTS_N; i++) op.in[i] = LF_NONE;
     for (int i = 0; i < LF_OP_OUTPUTS_N; i++) op.out[i] = LF_NONE;
     for (int i = 0; i < LF_OP_WEIGHTS_N; i++) op.weight[i] = LF_NONE;

@@ -44,6 +44,9 @@ enum lf_op_kind {
     LF_OP_DELTA,        /* out = the delta rule over qkv; the state of the op's layer goes on */
     LF_OP_GATED_NORM,   /* h = norm(x) · weight · silu(gate), of each head */
     LF_OP_GATE_SIGMOID, /* h = x · σ(gate) (+ residual) */
+    /* of several ranks (device/comm.h): out of passes/shard.c alone */
+    LF_OP_ALL_REDUCE, /* y = the sum of x over ranks (+ residual) */
+    LF_OP_ALL_GATHER, /* y = the columns of all ranks */
     /* fused */
     LF_OP_GEMM_GATE_MUL,
     LF_OP_GEMM_ROPE_APPEND,
@@ -63,6 +66,7 @@ struct lf_value {
     int each; /* rows for each of those tokens: k of expert rows. 0: one, which are no expert rows */
     int width;
     bool is_float, is_int; /* else act_dtype */
+    bool is_part;          /* of several ranks: this one has some of the columns, and width says how many */
     int first_op, last_op; /* by lf_program_find_lives: from the op that makes it to the last one that reads it */
     /* By passes/place.c, which lets a value live as long as any in its place: */
     int place, next_long; /* place: the value that it was made for: itself, or the one that it is added to */
@@ -90,6 +94,8 @@ struct lf_value {
  *     delta            qkv, gate (b, then a)         out               a_log (w), dt (bias)
  *     gated_norm       x, gate                       h                 norm
  *     gate_sigmoid     x, residual, gate             h
+ *     all_reduce       x, residual                   y
+ *     all_gather       x                             y
  *     gemm_gate_mul    x, –, sum_squares             gate_up, act      w, bias
  *     gemm_rope_append x, –, sum_squares             qkv, q            w, bias, –, q_norm, k_norm
  *
@@ -131,6 +137,7 @@ struct lf_op {
     float limit;          /* of its act */
     enum lf_route route;  /* of route */
     int column;           /* of embed: the first of as many columns as x is wide; LF_NONE: x is whole rows */
+    int first_id; /* of embed: whose row the table begins with; rows that it has not are zeros. LF_NONE: it has all */
 
     struct lf_delta_shape delta; /* of conv and delta */
 };

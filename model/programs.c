@@ -4,6 +4,16 @@
 #include "model/arch/arch.h"
 #include "model/recorder.h"
 
+static enum lf_status shard(struct lf_program *p, const struct lf_hparams *hp, struct lf_err *err)
+{
+    if (hp->quantization)
+        return lf_fail(err, LF_UNSUPPORTED,
+                       "quantized weights are not divided over ranks yet: plain ones (bf16, f16, f32) are, or one rank "
+                       "has them");
+    LF_TRY(lf_pass_shard(p, &hp->split, hp->architecture, err));
+    return lf_pass_check(p, p->slots, p->n_slots, err);
+}
+
 enum lf_status lf_program_record(struct lf_program *out, const struct lf_hparams *hp, struct lf_err *err)
 {
     struct lf_recorder recorder;
@@ -11,6 +21,7 @@ enum lf_status lf_program_record(struct lf_program *out, const struct lf_hparams
     hp->arch->record(&recorder);
     LF_TRY(lf_recorder_end(&recorder, out, err));
     enum lf_status status = lf_pass_check(out, out->slots, out->n_slots, err);
+    if (status == LF_OK && lf_split_n_ranks(&hp->split) > 1) status = shard(out, hp, err);
     if (status != LF_OK) lf_program_deinit(out);
     return status;
 }

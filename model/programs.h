@@ -16,7 +16,8 @@ struct lf_programs {
     uint64_t placed_begin, placed_end;
 };
 
-/* The recorded one alone: all that says which tensors there must be. LF_NO_MEMORY. */
+/* The recorded one alone: all that says which tensors there must be. Of several ranks that of hp->split. LF_NO_MEMORY,
+ * LF_UNSUPPORTED and LF_INVALID as lf_pass_shard. */
 LF_MUST_CHECK enum lf_status lf_program_record(struct lf_program *out, const struct lf_hparams *hp, struct lf_err *err);
 /* For a device with these ops. no_fusion: the plain ops alone. LF_NO_MEMORY, LF_UNSUPPORTED where the device lacks
  * an op. */

@@ -9,10 +9,17 @@
 
 enum { LF_NONE = -1 }; /* no value, no slot */
 
-/* Which axis of a matrix several devices would share: nothing is sharded yet, but every slot says it. */
-enum lf_shard { LF_SHARD_NONE, LF_SHARD_ROWS, LF_SHARD_COLUMNS, LF_SHARD_HEADS, LF_SHARD_EXPERTS };
+/* Along which axis ranks divide a matrix, or a vector that goes with one (passes/shard.c). */
+enum lf_shard {
+    LF_SHARD_NONE,    /* each has all of it */
+    LF_SHARD_ROWS,    /* of each run an equal part */
+    LF_SHARD_COLUMNS, /* equal parts; what it multiplies to is then a part of a sum */
+    LF_SHARD_HEADS,   /* of each run whole heads, or, where they are fewer than ranks, one head that others have too */
+    LF_SHARD_EXPERTS,
+    LF_SHARD_VOCABULARY /* rows, anywhere */
+};
 
-enum { LF_SLOT_PARTS_N = 3, LF_SECTIONS_N = 4, LF_SLOT_ALIGN_BYTES = 64 };
+enum { LF_SLOT_PARTS_N = 3, LF_SLOT_RUNS_N = 3, LF_SECTIONS_N = 4, LF_SLOT_ALIGN_BYTES = 64 };
 
 /* How the rows of a tensor (the elements of a vector) are put in order where they are loaded. */
 enum lf_row_order {
@@ -39,6 +46,7 @@ struct lf_slot {
     int n_experts;   /* 0: it has none */
     int n_out, n_in; /* a vector has n_in 1 */
     enum lf_shard shard;
+    int rank_column, rank_columns; /* of a rank: its columns, as its rows above */
     int tied_to;        /* the slot whose bytes it shares unless the files hold others (lm_head), or LF_NONE */
     const char *suffix; /* of each name: ".weight", ".bias", "" */
     int n_parts;
@@ -53,6 +61,14 @@ struct lf_slot {
         /* Of LF_ROWS_BY_SECTION: rows of each section, 0 behind the last; and, in their new order, which of the
          * tensor's n_stored rows the part begins with: the others are another slot's. */
         int sections[LF_SECTIONS_N], n_stored, first;
+        /* What of its rows is divided by itself, one run behind the other: q, k and v that are stacked in one tensor
+         * are three. None: it is one run, of no heads. */
+        struct lf_slot_run {
+            int n_rows, n_heads;
+            bool is_kv; /* its heads may be fewer than ranks */
+        } runs[LF_SLOT_RUNS_N];
+        /* Of a rank: its rows are those from this one on of rank_rows that the part has. rank_rows 0: they are all. */
+        int rank_row, rank_rows;
     } parts[LF_SLOT_PARTS_N];
     /* The whole name, but for its "#", of the one tensor in which the files may have all of it instead: of experts
      * [n_experts, n_out, n_in]. NULL: they may not. */

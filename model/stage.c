@@ -99,7 +99,20 @@ static enum lf_status stage_packed(struct lf_stage *s, const struct lf_part *p, 
     return lf_quantized_expand(&s->quantized, &p->quantized, &s->coded, p->dtype, n, s->rows, err);
 }
 
-/* Random rows of a part, by the device's threads: an 8B model has 16 GB of them. */
+/* The same of a part by columns: nothing beside them is read. */
+static enum lf_status read_columns(struct lf_stage *s, const struct lf_part *p, int row, int n, struct lf_err *err)
+{
+    size_t elem_bytes = lf_dtype_bytes(p->dtype), row_bytes = row_bytes_of(p);
+    for (int i = 0; i < n; i++) {
+        uint64_t elem = (p->tensor_row + (uint64_t)(row + i)) * (uint64_t)p->tensor_columns + (uint64_t)p->column;
+        LF_TRY(
+            lf_tensor_read(&s->files, p->tensor, elem * elem_bytes, row_bytes, s->rows + (size_t)i * row_bytes, err));
+    }
+    return LF_OK;
+}
+
+/* Random rows of a part, by the device's threads: an 8B model has 16 GB of them. Of a part by columns they are those of
+ * the whole matrix, which is made row by row beside it. */
 struct dummy_job {
     const struct lf_stage *stage;
     const struct lf_part *part;
@@ -113,26 +126,41 @@ static void dummy_task(void *ctx, int task_idx, int worker_idx)
     const struct lf_part *p = job->part;
     int first = (int)((int64_t)job->n_rows * task_idx / job->n_tasks);
     int end = (int)((int64_t)job->n_rows * (task_idx + 1) / job->n_tasks);
-    lf_dummy_fill(job->stage->rows + (size_t)first * row_bytes_of(p), p->dtype, p->name, job->stage->dummy_seed,
-                  p->n_in, job->row + first, end - first);
+    char *rows = job->stage->rows + (size_t)first * row_bytes_of(p);
+    int row = (int)p->tensor_row + job->row + first;
+    if (p->tensor_columns == 0) {
+        lf_dummy_fill(rows, p->dtype, p->name, job->stage->dummy_seed, p->n_in, row, end - first);
+        return;
+    }
+    size_t elem_bytes = lf_dtype_bytes(p->dtype), whole_bytes = (size_t)p->tensor_columns * elem_bytes;
+    char *whole = job->stage->packed + (size_t)task_idx * whole_bytes;
+    for (int i = 0; i < end - first; i++) {
+        lf_dummy_fill(whole, p->dtype, p->name, job->stage->dummy_seed, p->tensor_columns, row + i, 1);
+        memcpy(rows + (size_t)i * row_bytes_of(p), whole + (size_t)p->column * elem_bytes, row_bytes_of(p));
+    }
+}
+
+static enum lf_status stage_dummy(struct lf_stage *s, const struct lf_part *p, int row, int n, struct lf_err *err)
+{
+    struct lf_threads *threads = lf_device_threads(s->dev);
+    struct dummy_job job = {.stage = s, .part = p, .row = row, .n_rows = n};
+    job.n_tasks = LF_MIN(n, lf_threads_n(threads));
+    LF_TRY(need_packed(s, (size_t)job.n_tasks * (size_t)p->tensor_columns * lf_dtype_bytes(p->dtype), err));
+    lf_threads_run(threads, job.n_tasks, dummy_task, &job);
+    if (s->hashes) lf_hash_rows(&s->sha, threads, s->rows, n, row_bytes_of(p));
+    return LF_OK;
 }
 
 enum lf_status lf_stage_rows(struct lf_stage *s, const struct lf_part *p, int row, int n, struct lf_err *err)
 {
-    if (!p->tensor) {
-        struct lf_threads *threads = lf_device_threads(s->dev);
-        struct dummy_job job = {.stage = s, .part = p, .row = row, .n_rows = n};
-        job.n_tasks = LF_MIN(n, lf_threads_n(threads));
-        lf_threads_run(threads, job.n_tasks, dummy_task, &job);
-        if (s->hashes) lf_hash_rows(&s->sha, threads, s->rows, n, row_bytes_of(p));
-        return LF_OK;
-    }
+    if (!p->tensor) return stage_dummy(s, p, row, n, err);
     switch (p->stored) {
     case LF_STORED_COLUMNS:
         return stage_columns(s, p, row, n, err);
     case LF_STORED_PACKED:
         return stage_packed(s, p, row, n, err);
     case LF_STORED_ROWS:
+        if (p->tensor_columns > 0) return read_columns(s, p, row, n, err);
         break;
     }
     return read_rows(s, p->tensor, p->tensor_row + (uint64_t)row, n, row_bytes_of(p), &s->sha, s->rows, err);

@@ -27,6 +27,7 @@ struct lf_part {
     struct lf_quantized quantized;  /* of LF_STORED_PACKED; else zeros */
     bool coded;                     /* it stays so: rows are canonical ones, not expanded */
     uint64_t tensor_row;            /* rows of matrices that stand before it in its tensor */
+    int column, tensor_columns;     /* of a matrix's part by columns: the first, of so many; 0: it has all */
     int slot_idx;
     int expert;          /* of the slot; 0 where it has none */
     int row_first;       /* of the slot, or of this expert's matrix */

@@ -70,6 +70,9 @@ static enum lf_status add_part(struct lf_weight_layout *l, const struct lf_hpara
                           .row_first = row_first,
                           .n_rows = lf_slot_part_stored(&slot->parts[part_idx]),
                           .n_in = slot->n_in,
+                          .tensor_row = (uint64_t)slot->parts[part_idx].rank_row,
+                          .column = slot->rank_column,
+                          .tensor_columns = slot->rank_columns,
                           .dtype = hp->dtype};
     lf_part_name(p, slot);
     if (l->set) LF_TRY(lf_part_bind(p, slot, hp, l->set, err));
@@ -243,6 +246,7 @@ static enum lf_status note_unused(const struct lf_hparams *hp, const struct lf_t
                            (int)LF_MIN(t->name.len, (size_t)100), t->name.ptr, hp->architecture);
         }
     }
+    if (hp->split.rank > 0) return LF_OK; /* rank 0 names it */
     if (++*n_unused <= MAX_UNUSED_LINES) {
         LF_WARN("tensor %.*s takes no part and is not loaded", (int)LF_MIN(t->name.len, (size_t)100), t->name.ptr);
     }

@@ -19,7 +19,7 @@ struct lf_attn_shape lf_workspace_attn_shape(const struct lf_layer_kinds *kinds,
                                              const struct lf_hparams *hp, const struct lf_step_limits *limits)
 {
     const struct lf_attn_shape_of_kinds *shape = &kinds->shapes[shape_idx];
-    return (struct lf_attn_shape){.n_heads = hp->n_heads,
+    return (struct lf_attn_shape){.n_heads = lf_split_n_heads(hp->n_heads, &hp->split),
                                   .n_kv_heads = shape->n_kv_heads,
                                   .head_dim = shape->head_dim,
                                   .kv_dtype = limits->kv_dtype,

@@ -288,6 +288,14 @@ static enum lf_status check_op(const struct check *c, const struct lf_op *op)
         return check_gated_norm(c, op);
     case LF_OP_GATE_SIGMOID:
         return check_gate_sigmoid(c, op);
+    case LF_OP_ALL_REDUCE:
+        if (!c->p->values[op->in[LF_OP_X]].is_float) return wrong(c, "an input of float", 0, 1);
+        if (!c->p->values[op->out[LF_OP_Y]].is_float) return wrong(c, "an output of float", 0, 1);
+        LF_TRY(check_residual(c, op));
+        return x == y ? LF_OK : wrong(c, "the width of its output", y, x);
+    case LF_OP_ALL_GATHER:
+        LF_TRY(check_type(c, op->in[LF_OP_X], c->p->values[op->out[LF_OP_Y]].is_float, "an input of float"));
+        return x < y ? LF_OK : wrong(c, "the width of its input", x, y - 1);
     case LF_OP_SOFTCAP:
         if (op->in[LF_OP_X] != op->out[LF_OP_Y]) return wrong(c, "its output", op->out[LF_OP_Y], op->in[LF_OP_X]);
         return c->p->values[op->in[LF_OP_X]].is_float ? LF_OK : wrong(c, "an input of float", 0, 1);

@@ -52,8 +52,8 @@ static struct lf_op_cost attention_cost(const struct lf_program *p, const struct
 static double elementwise_flops(const struct lf_program *p, const struct lf_op *op, const struct lf_cost_step *step)
 {
     static const double of_element[LF_OP_KINDS_N] = {
-        [LF_OP_RMSNORM] = 4, [LF_OP_GATE_MUL] = 5,   [LF_OP_ROPE_APPEND] = 6, [LF_OP_ROPE] = 6,
-        [LF_OP_SOFTCAP] = 4, [LF_OP_GATED_NORM] = 9, [LF_OP_GATE_SIGMOID] = 4};
+        [LF_OP_RMSNORM] = 4, [LF_OP_GATE_MUL] = 5,   [LF_OP_ROPE_APPEND] = 6,  [LF_OP_ROPE] = 6,
+        [LF_OP_SOFTCAP] = 4, [LF_OP_GATED_NORM] = 9, [LF_OP_GATE_SIGMOID] = 4, [LF_OP_ALL_REDUCE] = 1};
     const struct lf_value *y = &p->values[op->out[LF_OP_Y]];
     return of_element[op->kind] * lf_cost_rows(step, y) * y->width;
 }

@@ -3,6 +3,7 @@
 #define LF_MODEL_PASSES_PASSES_H
 
 #include "model/program.h"
+#include "model/split.h"
 
 /* What of a step's tokens has logits that somebody wants: a program each, for a token that nobody looks at need not go
  * on behind the last op that all must reach (lf_op_keeps: mostly an append). A chunk in the middle of a prompt has no
@@ -23,6 +24,12 @@ LF_MUST_CHECK enum lf_status lf_pass_check(const struct lf_program *program, con
 /* rows.c: makes the recorded program that of `wanted`. A token's bits depend on its own position and keys only, so
  * this changes none. LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_pass_rows(struct lf_program *program, enum lf_wanted wanted, struct lf_err *err);
+
+/* shard.c: makes the recorded program and its slots those of one rank of several. `architecture` names the model where
+ * that cannot be. LF_UNSUPPORTED for what there is no rule for, LF_INVALID where heads or rows do not divide by so many
+ * ranks: both say what would do. LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_pass_shard(struct lf_program *program, const struct lf_split *split,
+                                           const char *architecture, struct lf_err *err);
 
 /* fuse.c: replaces sequences of ops by fused ones. fused_norms: the backend has fused RMSNorms. LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_pass_fuse(struct lf_program *program, bool fused_norms, struct lf_err *err);

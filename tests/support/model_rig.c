@@ -11,6 +11,7 @@ static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_o
         .name = o->device ? o->device : "cpu", .n_threads = o->n_threads, .max_isa = o->max_isa};
     struct lf_weights_size weights;
     LF_TRY(lf_hparams_read(&rig->hp, o->dir, err));
+    rig->hp.split = o->split;
     if (o->change) o->change(&rig->hp);
     dev_opts.act_dtype = rig->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
     LF_TRY(lf_device_open(&rig->dev, &dev_opts, err));
@@ -22,6 +23,7 @@ static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_o
                                        .quantize = o->quantize,
                                        .dummy_seed = o->seed,
                                        .plan = &rig->plan,
+                                       .comm = o->comm,
                                        .program = o->program,
                                        .hash_weights = o->hash_weights};
     LF_TRY(lf_weights_measure(&weights, &rig->hp, &model_opts, rig->dev, err));

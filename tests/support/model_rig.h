@@ -30,6 +30,8 @@ struct model_rig_opts {
     bool no_fusion;
     bool prefix_cache;
     bool cache_groups;                     /* as in lf_plan_opts */
+    struct lf_split split;                 /* as in lf_hparams; with several ranks comm is there */
+    struct lf_comm *comm;                  /* as in lf_model_opts */
     void (*change)(struct lf_hparams *hp); /* called once they are read; may be NULL */
     void (*adapt)(struct lf_device *dev);  /* called once the device is open; may be NULL */
 };

@@ -98,7 +98,7 @@ static void recording_is_deterministic_and_knows_every_tensor(void **state)
     }
     int of_layer = 4 * HIDDEN + (HEADS + 2 * KV_HEADS) * HEAD_DIM + 2 * HEAD_DIM + 2 * INTERMEDIATE;
     assert_int_equal(n_rows, 2 * VOCAB + HIDDEN + LAYERS * of_layer);
-    assert_int_equal(n_sharded, 1 + 4 * LAYERS);
+    assert_int_equal(n_sharded, 2 + 4 * LAYERS);
     lf_programs_deinit(&a);
     lf_programs_deinit(&b);
 }

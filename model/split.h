@@ -1,0 +1,45 @@
+/* How a model is divided over ranks (device/comm.h): which part of what is one rank's. Pure functions. */
+#ifndef LF_MODEL_SPLIT_H
+#define LF_MODEL_SPLIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* One rank of so many. Zeroed: there is one, and it has everything. */
+struct lf_split {
+    int rank, n_ranks;
+};
+
+static inline int lf_split_n_ranks(const struct lf_split *s)
+{
+    return s->n_ranks > 1 ? s->n_ranks : 1;
+}
+
+/* Of n things that are cut anywhere, where the part of a rank begins; that of rank n_ranks is n. No part is longer than
+ * that of rank 0, and none is shorter by more than one. */
+static inline int lf_split_first(int n, int rank, int n_ranks)
+{
+    return (int)(((int64_t)n * rank + n_ranks - 1) / n_ranks);
+}
+
+/* Heads are divided evenly. Where there are fewer than ranks, each is that of several ranks, as many for each: KV heads
+ * whose queries are divided. */
+static inline bool lf_split_heads_fit(int n_heads, int n_ranks)
+{
+    return n_heads % n_ranks == 0 || n_ranks % n_heads == 0;
+}
+
+/* How many a rank has. */
+static inline int lf_split_n_heads(int n_heads, const struct lf_split *s)
+{
+    int n_ranks = lf_split_n_ranks(s);
+    return n_heads > n_ranks ? n_heads / n_ranks : 1;
+}
+
+/* The first of them. */
+static inline int lf_split_first_head(int n_heads, const struct lf_split *s)
+{
+    return (int)((int64_t)n_heads * s->rank / lf_split_n_ranks(s));
+}
+
+#endif

@@ -1,0 +1,137 @@
+/* Families over several ranks: the logits that transformers computes, up to the order in which sums run; and for a
+ * split the same bytes in any company. */
+#include <stdlib.h>
+
+#include "tests/golden/model/company.h"
+#include "tests/support/rank_rigs.h"
+
+enum { MOST_RANKS = 4, MIN_ROWS_CLEAR = 20 };
+
+/* Of the distance between the two largest logits; and relative errors: everything in float, weights in bf16. */
+#define CLEAR_GAP      0.02
+#define TOLERANCE      2e-5
+#define TOLERANCE_BF16 2.5e-2
+
+/* Which splits there are depends on the heads: of 4 query heads and 2 KV heads 4 ranks have one each, and two the same
+ * KV head. */
+static const struct {
+    const char *name;
+    bool bf16;
+    int most_ranks;
+} models[] = {{"llama-f32", false, 2},          {"llama-bf16-tied", true, 2},
+              {"llama-f16-sharded", false, 2},  {"llama-biases-linear-f32", false, 2},
+              {"llama-gelu-f32", false, 2},     {"llama3-f32", false, 4},
+              {"mistral-window-f32", false, 2}, {"qwen2-yarn-f32", false, 2},
+              {"qwen3-f32", false, 4},          {"qwen3-layer-types-bf16", true, 2},
+              {"phi3-window-f32", false, 2},    {"phi3-longrope-bf16", true, 2},
+              {"smollm3-f32", false, 2},        {"smollm3-list-bf16", true, 4},
+              {"mistral3-f32", false, 2},       {"mistral3-renamed-bf16", true, 2},
+              {"glm4-f32", false, 4},           {"glm4-biases-bf16", true, 2},
+              {"granite-f32", false, 4},        {"granite-biases-bf16", true, 2},
+              {"ministral3-f32", false, 4},     {"gemma3-f32", false, 4},
+              {"gemma3-bf16", true, 4}};
+
+struct run {
+    const struct expected *e;
+    enum lf_isa isa;
+    float *of_rank[MOST_RANKS]; /* logits of all rows */
+};
+
+static int best_of(const float *x, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    return best;
+}
+
+static double gap_of(const float *x, int n)
+{
+    int best = best_of(x, n);
+    double gap = INFINITY;
+    for (int i = 0; i < n; i++)
+        if (i != best && (double)x[best] - (double)x[i] < gap) gap = (double)x[best] - (double)x[i];
+    return gap;
+}
+
+static struct model_rig_opts opts_of(const char *dir, int i)
+{
+    return (struct model_rig_opts){.dir = dir,
+                                   .max_isa = -1,
+                                   .n_threads = 1 + i % 2,
+                                   .ctx = 128,
+                                   .chunk = CHUNK,
+                                   .max_seqs = 2,
+                                   .max_out = CHUNK,
+                                   .kv_tokens = 256,
+                                   .kv_dtype = LF_F32};
+}
+
+/* Alone in chunks of two sizes, beside another sequence, and the last row alone. */
+static void compute(struct model_rig *rig, int rank, void *ctx)
+{
+    static const int32_t of_group[] = {3, 2};
+    static const int at_once[] = {1, 5, 29};
+    struct run *run = ctx;
+    const struct expected *e = run->e;
+    size_t n = (size_t)e->n_ids * (size_t)e->n_vocab, last = n - (size_t)e->n_vocab;
+    float *alone = run->of_rank[rank], *again = calloc(n, sizeof(float));
+    int32_t blocks[2 * LF_KV_GROUPS_N];
+    fill_tables(rig, blocks, of_group);
+    if (rank == 0) run->isa = lf_device_info(rig->dev)->isa;
+    model_rig_run(rig, blocks, e->ids, e->n_ids, 0, CHUNK, true, alone);
+    for (size_t k = 0; k < LF_N_ELEMS(at_once); k++) {
+        model_rig_run(rig, blocks, e->ids, e->n_ids, 0, at_once[k], true, again);
+        assert_memory_equal(alone, again, n * sizeof(float));
+        run_beside_another(rig, e, at_once[k], again);
+        assert_memory_equal(alone, again, n * sizeof(float));
+        model_rig_run(rig, blocks, e->ids, e->n_ids, 0, at_once[k], false, again);
+        assert_memory_equal(alone + last, again, (size_t)e->n_vocab * sizeof(float));
+    }
+    free(again);
+}
+
+static void check_split(const char *name, bool bf16, int n_ranks)
+{
+    char dir[256];
+    struct expected e;
+    struct run run = {.e = &e};
+    snprintf(dir, sizeof(dir), "tests/golden/model/data/%s", name);
+    read_expected(&e, dir);
+    size_t n = (size_t)e.n_ids * (size_t)e.n_vocab;
+    for (int r = 0; r < n_ranks; r++) run.of_rank[r] = calloc(n, sizeof(float));
+    struct model_rig_opts opts = opts_of(dir, n_ranks);
+    rank_rigs_run(&opts, n_ranks, compute, &run);
+    for (int r = 1; r < n_ranks; r++) assert_memory_equal(run.of_rank[r], run.of_rank[0], n * sizeof(float));
+
+    bool is_rounded = bf16 && run.isa >= LF_ISA_AVX512_BF16; /* x is, too */
+    double error = relative_error(run.of_rank[0], e.logits, n);
+    if (!(error <= (is_rounded ? TOLERANCE_BF16 : TOLERANCE)))
+        fail_msg("%s over %d ranks: relative error %g", name, n_ranks, error);
+    int n_clear = 0;
+    for (int i = 0; i < e.n_ids; i++) {
+        const float *theirs = e.logits + (size_t)i * (size_t)e.n_vocab;
+        if (gap_of(theirs, e.n_vocab) < CLEAR_GAP * (is_rounded ? 40 : 1)) continue;
+        assert_int_equal(best_of(run.of_rank[0] + (size_t)i * (size_t)e.n_vocab, e.n_vocab),
+                         best_of(theirs, e.n_vocab));
+        n_clear++;
+    }
+    assert_true(is_rounded || n_clear >= MIN_ROWS_CLEAR);
+    for (int r = 0; r < n_ranks; r++) free(run.of_rank[r]);
+    lf_buf_deinit(&e.bytes);
+}
+
+static void splits_give_the_logits_of_transformers_in_any_company(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LF_N_ELEMS(models); i++)
+        for (int n = 2; n <= models[i].most_ranks; n *= 2) check_split(models[i].name, models[i].bf16, n);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(splits_give_the_logits_of_transformers_in_any_company),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

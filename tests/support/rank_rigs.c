@@ -1,0 +1,50 @@
+#include "tests/support/rank_rigs.h"
+
+#include <pthread.h>
+
+#include "tests/support/test.h"
+
+enum { TIMEOUT_MS = 60 * 1000 };
+
+struct rank {
+    struct model_rig_opts opts;
+    struct lf_comm_group *group;
+    rank_fn *fn;
+    void *ctx;
+    pthread_t thread;
+    enum lf_status status;
+    struct lf_err err;
+};
+
+static void *rank_main(void *arg)
+{
+    struct rank *r = arg;
+    struct model_rig rig;
+    r->status = model_rig_open(&rig, &r->opts, &r->err);
+    if (r->status != LF_OK) { /* the others do not wait for it */
+        lf_comm_group_abort(r->group, "a rank did not open");
+        return NULL;
+    }
+    r->fn(&rig, r->opts.split.rank, r->ctx);
+    r->status = lf_comm_check(r->opts.comm, &r->err);
+    model_rig_close(&rig);
+    return NULL;
+}
+
+void rank_rigs_run(const struct model_rig_opts *opts, int n_ranks, rank_fn *fn, void *ctx)
+{
+    struct rank ranks[LF_RANKS_N];
+    struct lf_comm_group *group;
+    assert_int_equal(lf_comm_group_create(&group, n_ranks, TIMEOUT_MS, NULL), LF_OK);
+    for (int i = 0; i < n_ranks; i++) {
+        ranks[i] = (struct rank){.opts = *opts, .group = group, .fn = fn, .ctx = ctx};
+        ranks[i].opts.split = (struct lf_split){i, n_ranks};
+        assert_int_equal(lf_comm_create(&ranks[i].opts.comm, group, i, NULL), LF_OK);
+    }
+    for (int i = 0; i < n_ranks; i++) assert_int_equal(pthread_create(&ranks[i].thread, NULL, rank_main, &ranks[i]), 0);
+    for (int i = 0; i < n_ranks; i++) assert_int_equal(pthread_join(ranks[i].thread, NULL), 0);
+    for (int i = 0; i < n_ranks; i++)
+        if (ranks[i].status != LF_OK) fail_msg("rank %d of %d: %s", i, n_ranks, ranks[i].err.message);
+    for (int i = 0; i < n_ranks; i++) lf_comm_destroy(ranks[i].opts.comm);
+    lf_comm_group_destroy(group);
+}
