@@ -10,6 +10,7 @@
 #include "core/hash.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "model/batch_message.h"
 #include "model/identity.h"
 #include "model/executor.h"
 #include "model/sample_device.h"
@@ -26,10 +27,25 @@ struct lf_model {
     struct lf_sample_device sampler; /* else */
     uint64_t n_launched, n_waited;   /* steps */
     bool samples_later;              /* the last launch has not been sampled */
-    bool tied;                       /* slots that share bytes do (weights.h) */
-    int n_out[LF_FETCHES_N];         /* of launch i: n_out[i % LF_FETCHES_N] */
+    int32_t *message;                /* [message_words] of several ranks: the step that rank 0 tells */
+    struct lf_kv_seq *message_seqs;  /* [max_seqs] of the others */
+    size_t message_words;
+    bool tied;               /* slots that share bytes do (weights.h) */
+    int n_out[LF_FETCHES_N]; /* of launch i: n_out[i % LF_FETCHES_N] */
     uint8_t identity[LF_SHA256_BYTES];
 };
+
+/* What several ranks do not have yet. */
+static enum lf_status check_ranks(const struct lf_hparams *hp, const struct lf_model_opts *opts, struct lf_err *err)
+{
+    if (lf_split_n_ranks(&hp->split) == 1) return LF_OK;
+    if (opts->quantize != LF_CODE_NONE)
+        return lf_fail(err, LF_UNSUPPORTED, "--quantize is not implemented for several ranks yet: expected one rank");
+    if (opts->hash_weights)
+        return lf_fail(err, LF_UNSUPPORTED,
+                       "blocks on disk (--cache-dir) are not implemented for several ranks yet: expected one rank");
+    return LF_OK;
+}
 
 /* Opens the headers (unless the weights are dummies) and lays the weights out. */
 static enum lf_status open_layout(struct lf_weight_layout **layout, struct lf_tensor_set *set,
@@ -52,6 +68,7 @@ enum lf_status lf_weights_measure(struct lf_weights_size *out, const struct lf_h
     struct lf_tensor_set set = {0};
     struct lf_weight_layout *layout;
     struct lf_program program;
+    LF_TRY(check_ranks(hp, opts, err));
     LF_TRY(lf_program_record(&program, hp, err));
     enum lf_status status = open_layout(&layout, &set, hp, &program, opts, dev, err);
     if (status == LF_OK) {
@@ -121,6 +138,17 @@ static enum lf_status open_attention(struct lf_executor *m, struct lf_err *err)
     return LF_OK;
 }
 
+/* What ranks tell each other a step in. */
+static bool make_message(struct lf_model *model)
+{
+    struct lf_executor *m = &model->x;
+    if (lf_split_n_ranks(&model->hp.split) == 1) return true;
+    model->message_words = lf_batch_message_words(&m->limits, m->kinds.layout.n_groups);
+    model->message = calloc(model->message_words, sizeof(*model->message));
+    model->message_seqs = calloc((size_t)m->limits.max_seqs, sizeof(*model->message_seqs));
+    return model->message && model->message_seqs;
+}
+
 /* What a step is put together in. */
 static bool make_arrays(struct lf_model *model)
 {
@@ -158,7 +186,8 @@ static enum lf_status open_workspace(struct lf_model *model, const struct lf_pla
         return lf_fail(err, LF_INVALID, "the plan has %" PRIu64 " bytes of workspace, the model needs %" PRIu64,
                        plan->workspace_bytes, m->ws.total_bytes);
     }
-    if (!make_arrays(model)) return lf_fail(err, LF_NO_MEMORY, "no memory for %d sequences", plan->max_seqs);
+    if (!make_arrays(model) || !make_message(model))
+        return lf_fail(err, LF_NO_MEMORY, "no memory for %d sequences", plan->max_seqs);
     LF_TRY(lf_buffer_alloc(m->dev, &model->workspace, (size_t)m->ws.total_bytes, "workspace", err));
     m->base = model->workspace.ptr;
     if (!lf_device_info(m->dev)->is_host) {
@@ -169,25 +198,11 @@ static enum lf_status open_workspace(struct lf_model *model, const struct lf_pla
     for (int i = 0; i < model->hp.n_ropes; i++) LF_TRY(fill_rope_table(model, i, plan->ctx, err));
     LF_TRY(fill_q_scale(model, plan->ctx, err));
     for (int i = 0; i < model->hp.n_ropes; i++)
-        if (model->hp.ropes[i].kind == LF_ROPE_LONGROPE)
+        if (model->hp.ropes[i].kind == LF_ROPE_LONGROPE && model->hp.split.rank == 0)
             LF_INFO("longrope: %s factors, for a context of %d tokens (trained on %d)",
                     lf_rope_is_long(&model->hp.ropes[i], plan->ctx) ? "long" : "short", plan->ctx,
                     model->hp.ropes[i].original_max_positions);
     return open_attention(m, err);
-}
-
-static enum lf_status check_ranks(const struct lf_hparams *hp, const struct lf_model_opts *opts, struct lf_err *err)
-{
-    int n_ranks = lf_split_n_ranks(&hp->split);
-    LF_ASSERT(n_ranks == 1 ||
-              (opts->comm && lf_comm_n_ranks(opts->comm) == n_ranks && lf_comm_rank(opts->comm) == hp->split.rank));
-    if (n_ranks == 1) return LF_OK;
-    if (opts->quantize != LF_CODE_NONE)
-        return lf_fail(err, LF_UNSUPPORTED, "--quantize is not implemented for several ranks yet: expected one rank");
-    if (opts->hash_weights)
-        return lf_fail(err, LF_UNSUPPORTED,
-                       "blocks on disk (--cache-dir) are not implemented for several ranks yet: expected one rank");
-    return LF_OK;
 }
 
 enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const struct lf_hparams *hp,
@@ -201,6 +216,8 @@ enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const
     model->x.dev = dev;
     model->x.hp = &model->hp;
     model->x.comm = opts->comm;
+    LF_ASSERT(lf_split_n_ranks(&hp->split) == (opts->comm ? lf_comm_n_ranks(opts->comm) : 1));
+    LF_ASSERT(!opts->comm || lf_comm_rank(opts->comm) == hp->split.rank);
     LF_TRY_GOTO(check_ranks(hp, opts, err), done);
     LF_TRY_GOTO(copy_hparams(&model->hp, hp, err), done);
     LF_TRY_GOTO(lf_programs_make(&model->x.programs, &model->hp, lf_device_ops(dev), opts->plan->no_fusion, err), done);
@@ -237,6 +254,8 @@ void lf_model_close(struct lf_model *model)
     lf_buffer_free(dev, &model->workspace);
     lf_sample_device_deinit(&model->sampler);
     free(model->results);
+    free(model->message);
+    free(model->message_seqs);
     free(model->x.tail_seqs);
     free(model->x.state_views);
     free(model->x.state_seqs);
@@ -273,6 +292,33 @@ static float *logits_of(const struct lf_model *model)
     return (float *)(void *)(model->x.base + model->x.ws.logits);
 }
 
+/* Rank 0: the others are to run the same step. */
+static void tell(struct lf_model *model, const struct lf_batch *batch)
+{
+    if (!model->message) return;
+    size_t n = lf_batch_pack(model->message, batch, model->x.kinds.layout.n_groups);
+    lf_comm_tell(model->x.comm, model->message, n * sizeof(*model->message));
+}
+
+/* What the last step has left is worth something: no rank has failed. */
+static enum lf_status check_comm(const struct lf_model *model, struct lf_err *err)
+{
+    return model->x.comm ? lf_comm_check(model->x.comm, err) : LF_OK;
+}
+
+enum lf_status lf_model_follow(struct lf_model *model, struct lf_kv_cache *kv, struct lf_err *err)
+{
+    struct lf_batch batch;
+    size_t bytes, word_bytes = sizeof(*model->message);
+    for (;;) {
+        LF_TRY(lf_comm_hear(model->x.comm, model->message, model->message_words * word_bytes, &bytes, err));
+        lf_batch_unpack(&batch, model->message_seqs, model->message, bytes / word_bytes,
+                        model->x.kinds.layout.n_groups);
+        lf_executor_run(&model->x, kv, &batch, 0);
+        LF_TRY(check_comm(model, err));
+    }
+}
+
 enum lf_status lf_model_launch(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch,
                                struct lf_err *err)
 {
@@ -280,6 +326,7 @@ enum lf_status lf_model_launch(struct lf_model *model, struct lf_kv_cache *kv, c
     int slot = (int)(model->n_launched % LF_FETCHES_N), before = (int)((model->n_launched + 1) % LF_FETCHES_N);
     LF_ASSERT(!model->samples_later);
     LF_ASSERT(model->n_launched - model->n_waited <= (uint64_t)lf_model_n_async_steps(model));
+    tell(model, batch);
     lf_executor_run(m, kv, batch, m->sampled ? model->n_out[before] : 0);
     model->n_out[slot] = batch->n_out;
     model->n_launched++;
@@ -299,6 +346,7 @@ enum lf_status lf_model_sample(struct lf_model *model, const struct lf_batch *ba
                        (size_t)batch->n_out * sizeof(struct lf_sampled));
     } else {
         LF_TRY(lf_device_sync(m->dev, err));
+        LF_TRY(check_comm(model, err));
         lf_sample_rows(m->dev, model->results, batch, logits_of(model), model->hp.n_vocab, m->base + m->ws.sampler);
     }
     return LF_OK;
@@ -331,7 +379,8 @@ enum lf_status lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, con
     lf_executor_run(m, kv, batch, 0);
     size_t n_logits = (size_t)batch->n_out * (size_t)model->hp.n_vocab;
     if (n_logits > 0) lf_download(m->dev, logits, m->base + m->ws.logits, n_logits * sizeof(float));
-    return lf_device_sync(m->dev, err);
+    LF_TRY(lf_device_sync(m->dev, err));
+    return check_comm(model, err);
 }
 
 /* ---- what a step's ops take ---- */
@@ -419,6 +468,7 @@ enum lf_status lf_model_profile(struct lf_op_table *out, struct lf_model *model,
                                 const struct lf_op_step *step, int n_runs, struct lf_err *err)
 {
     int n_blocks = blocks_of(step), n_ops = 0;
+    if (model->message) return lf_fail(err, LF_UNSUPPORTED, "the time of several ranks' ops is not measured yet");
     if (step->n_tokens < 1 || step->n_tokens > LF_MIN(model->x.limits.chunk, step->kv_len) || n_runs < 1 ||
         step->kv_len > model->x.limits.ctx || n_blocks > kv->pool.n_blocks)
         return lf_fail(err, LF_INVALID,

@@ -60,12 +60,17 @@ LF_MUST_CHECK enum lf_status lf_model_prepare(struct lf_model *model, struct lf_
  * results over, in the order of the launches. At most lf_model_n_async_steps + 1 launches may be without their wait.
  * kv: blocks of every sequence are reserved and writable. LF_DEVICE: the device has failed, for good.
  *
+ * Of several ranks, rank 0 launches; the others follow (lf_model_follow). LF_DEVICE: one of them is gone, for good.
+ *
  * Where batch->samples_later says so, the logits are all that is made: lf_model_sample makes the rest, from the same
  * batch, before the next launch. In between the results of the launch before may be waited for, and what outs[i].mask
  * points at be written. */
 LF_MUST_CHECK enum lf_status lf_model_launch(struct lf_model *model, struct lf_kv_cache *kv,
                                              const struct lf_batch *batch, struct lf_err *err);
 LF_MUST_CHECK enum lf_status lf_model_sample(struct lf_model *model, const struct lf_batch *batch, struct lf_err *err);
+/* What the other ranks do all the time: hears of each step that rank 0 launches, and runs it on a cache like rank 0's.
+ * Returns when the group has failed or was aborted: LF_DEVICE, with the reason. */
+LF_MUST_CHECK enum lf_status lf_model_follow(struct lf_model *model, struct lf_kv_cache *kv, struct lf_err *err);
 /* out: [n_out of the launch]. */
 LF_MUST_CHECK enum lf_status lf_model_wait(struct lf_model *model, struct lf_sampled *out, struct lf_err *err);
 /* Asynchronous scheduling: how many steps may be launched before the result of the one before them is known. 1 on a
@@ -75,7 +80,7 @@ int lf_model_n_async_steps(const struct lf_model *model);
 bool lf_model_has_workers(const struct lf_model *model);
 void lf_model_run_tasks(struct lf_model *model, int n_tasks, lf_task_fn *fn, void *tasks);
 /* As launch and sample without sampling, for tests and benchmarks: logits[i, :] of token logits_idx[i], host, [n_out,
- * n_vocab] float. Nothing may be on its way. */
+ * n_vocab] float. Nothing may be on its way. Of several ranks each calls it, and has the same logits. */
 LF_MUST_CHECK enum lf_status lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch,
                                            float *logits, struct lf_err *err);
 

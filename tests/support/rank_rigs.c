@@ -5,12 +5,14 @@
 #include "tests/support/test.h"
 
 enum { TIMEOUT_MS = 60 * 1000 };
+#define DONE "the first rank is done"
 
 struct rank {
     struct model_rig_opts opts;
     struct lf_comm_group *group;
     rank_fn *fn;
     void *ctx;
+    bool leads; /* rank 0 does */
     pthread_t thread;
     enum lf_status status;
     struct lf_err err;
@@ -25,19 +27,25 @@ static void *rank_main(void *arg)
         lf_comm_group_abort(r->group, "a rank did not open");
         return NULL;
     }
-    r->fn(&rig, r->opts.split.rank, r->ctx);
-    r->status = lf_comm_check(r->opts.comm, &r->err);
+    if (r->leads && r->opts.split.rank > 0) {
+        r->status = lf_model_follow(rig.model, &rig.kv, &r->err);
+        if (strcmp(r->err.message, DONE) == 0) r->status = LF_OK;
+    } else {
+        r->fn(&rig, r->opts.split.rank, r->ctx);
+        r->status = lf_comm_check(r->opts.comm, &r->err);
+    }
+    if (r->leads) lf_comm_group_abort(r->group, DONE);
     model_rig_close(&rig);
     return NULL;
 }
 
-void rank_rigs_run(const struct model_rig_opts *opts, int n_ranks, rank_fn *fn, void *ctx)
+static void run(const struct model_rig_opts *opts, int n_ranks, rank_fn *fn, void *ctx, bool leads)
 {
     struct rank ranks[LF_RANKS_N];
     struct lf_comm_group *group;
     assert_int_equal(lf_comm_group_create(&group, n_ranks, TIMEOUT_MS, NULL), LF_OK);
     for (int i = 0; i < n_ranks; i++) {
-        ranks[i] = (struct rank){.opts = *opts, .group = group, .fn = fn, .ctx = ctx};
+        ranks[i] = (struct rank){.opts = *opts, .group = group, .fn = fn, .ctx = ctx, .leads = leads};
         ranks[i].opts.split = (struct lf_split){i, n_ranks};
         assert_int_equal(lf_comm_create(&ranks[i].opts.comm, group, i, NULL), LF_OK);
     }
@@ -47,4 +55,14 @@ void rank_rigs_run(const struct model_rig_opts *opts, int n_ranks, rank_fn *fn, 
         if (ranks[i].status != LF_OK) fail_msg("rank %d of %d: %s", i, n_ranks, ranks[i].err.message);
     for (int i = 0; i < n_ranks; i++) lf_comm_destroy(ranks[i].opts.comm);
     lf_comm_group_destroy(group);
+}
+
+void rank_rigs_run(const struct model_rig_opts *opts, int n_ranks, rank_fn *fn, void *ctx)
+{
+    run(opts, n_ranks, fn, ctx, false);
+}
+
+void rank_rigs_lead(const struct model_rig_opts *opts, int n_ranks, rank_fn *fn, void *ctx)
+{
+    run(opts, n_ranks, fn, ctx, true);
 }

@@ -1,0 +1,90 @@
+/* The engine over several ranks, which follow the first one: for a split the same answers alone, together, in chunks of
+ * any size and from the prefix cache, ids and the bits of their log-probabilities; on rank 0 and nowhere else there is
+ * an engine. */
+#include "core/check.h"
+#include "tests/golden/model/engine_answers.h"
+#include "tests/support/config_text.h"
+#include "tests/support/rank_rigs.h"
+
+enum { PROMPTS = 4 };
+
+/* Across blocks, windows (100 tokens) and chunks. */
+static const int lengths[PROMPTS] = {1, 64, 257, 700};
+
+/* Four query heads, two KV heads, and layers whose windows are cache groups of their own. */
+static void write_model(const struct temp_dir *dir)
+{
+    struct config_text c = config_good("[\"Qwen3ForCausalLM\"]", "\"qwen3\"");
+    config_set(&c, "num_attention_heads", "4");
+    config_set(&c, "num_key_value_heads", "2");
+    config_set(&c, "num_hidden_layers", "3");
+    config_set(&c, "max_position_embeddings", "1536");
+    config_set(&c, "sliding_window", "100");
+    config_set(&c, "use_sliding_window", "true");
+    config_set(&c, "max_window_layers", "1");
+    config_set(&c, "layer_types", "[\"sliding_attention\",\"full_attention\",\"sliding_attention\"]");
+    config_write(&c, dir);
+}
+
+struct setup {
+    int chunk;
+    bool is_first; /* its answers are what others are compared with */
+    struct answer expected[PROMPTS];
+};
+
+static void ask_all(struct model_rig *rig, int rank, void *ctx)
+{
+    struct setup *s = ctx;
+    struct answer got[PROMPTS];
+    struct lf_engine_opts opts = {
+        .ctx = CTX, .chunk = s->chunk, .max_seqs = 8, .max_out = 8, .queue_n = 64, .step_ms = 50};
+    struct lf_engine *engine = engine_over(rig, &opts);
+    assert_int_equal(rank, 0);
+    ask_alone(engine, lengths, PROMPTS, s->is_first ? s->expected : got);
+    if (!s->is_first) expect_same(s->expected, got, lengths, PROMPTS);
+    int n_cached = collect(submit(engine, lengths[PROMPTS - 1]), &got[PROMPTS - 1]).n_cached;
+    assert_true(n_cached >= 640);
+    assert_memory_equal(&got[PROMPTS - 1], &s->expected[PROMPTS - 1], sizeof(got[0]));
+    ask_together(engine, lengths, PROMPTS, 2, got);
+    expect_same(s->expected, got, lengths, PROMPTS);
+    lf_engine_destroy(engine);
+    expect_all_back(&rig->kv.pool);
+}
+
+static void answers_belong_to_the_split_alone(void **state)
+{
+    (void)state;
+    static const int chunks[] = {512, 16, 130};
+    struct temp_dir dir = temp_dir_make();
+    write_model(&dir);
+    for (int n_ranks = 2; n_ranks <= 4; n_ranks *= 2) {
+        static struct setup s;
+        for (size_t i = 0; i < LF_N_ELEMS(chunks); i++) {
+            s.chunk = chunks[i];
+            s.is_first = i == 0;
+            struct model_rig_opts opts = {.dir = dir.path,
+                                          .load = LF_LOAD_DUMMY,
+                                          .seed = 3,
+                                          .max_isa = -1,
+                                          .n_threads = 1 + (int)i % 2,
+                                          .ctx = CTX,
+                                          .chunk = s.chunk,
+                                          .max_seqs = 8,
+                                          .max_out = 8,
+                                          .kv_tokens = 4 * CTX,
+                                          .kv_dtype = LF_BF16,
+                                          .prefix_cache = true,
+                                          .cache_groups = true};
+            rank_rigs_lead(&opts, n_ranks, ask_all, &s);
+        }
+    }
+    temp_dir_remove(&dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_belong_to_the_split_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
