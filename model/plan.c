@@ -39,6 +39,7 @@
 #include "device/comm.h"
 #include "kv/kv_view.h"
 #include "model/batch.h"
+#include "model/batch_message.h"
 #include "model/plan_size.h"
 #include "model/workspace.h"
 
@@ -165,6 +166,15 @@ static void set_groups(struct lf_plan *p, const struct lf_kv_layout *layout)
     p->n_step_blocks = (int)lf_kv_windows_slack(&p->windows, p->chunk);
 }
 
+/* What ranks share, and the messages in which they are told a step. */
+static uint64_t comm_bytes(const struct frame *f, const struct lf_step_limits *limits)
+{
+    int n_ranks = lf_split_n_ranks(&f->hp->split);
+    if (n_ranks == 1) return 0;
+    uint64_t n_words = lf_batch_message_words(limits, f->kinds->layout.n_groups);
+    return lf_comm_group_bytes(n_ranks) + (uint64_t)n_ranks * n_words * sizeof(int32_t);
+}
+
 /* Everything but the cache. */
 static void size_parts(struct lf_plan *p, const struct frame *f)
 {
@@ -197,7 +207,7 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .states = f->kinds->layout.states,
                           .is_host = f->info->is_host,
                           .n_ranks = n_ranks,
-                          .comm_bytes = n_ranks > 1 ? lf_comm_group_bytes(n_ranks) : 0,
+                          .comm_bytes = comm_bytes(f, &limits),
                           .context_bytes = f->info->context_bytes,
                           .available_bytes = f->info->available_bytes,
                           .is_described = f->info->is_described,

@@ -130,6 +130,10 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
     name_heads(hp, out);
     lf_buf_printf(out, ", vocabulary %d, %d positions\n", hp->n_vocab, hp->max_positions);
     lf_buf_printf(out, "  %-22s %s\n", "device", p->device);
+    if (p->n_ranks > 1) {
+        snprintf(note, sizeof(note), "of %d ranks, each of which has weights to logits, and a KV cache", p->n_ranks);
+        row(out, "shared by ranks", p->comm_bytes, note);
+    }
     lf_plan_name_weights(name, p);
     row(out, "weights", p->weight_bytes, name);
     snprintf(note, sizeof(note), "%d tokens a step", p->chunk);
@@ -229,6 +233,8 @@ void lf_plan_print_json(const struct lf_plan *p, const struct lf_hparams *hp, st
         {"disk_bytes", p->disk_bytes},
         {"cache_memory_tokens", p->below_tokens},
         {"cache_memory_bytes", p->below_bytes},
+        {"ranks", (uint64_t)p->n_ranks},
+        {"ranks_shared_bytes", p->comm_bytes},
         {"total_bytes", p->total_bytes},
         {"limit_bytes", p->limit_bytes},
         {"available_bytes", p->available_bytes},

@@ -260,6 +260,22 @@ static void quantized_weights_are_refused_by_name(void **state)
     lf_hparams_deinit(&hp);
 }
 
+static void a_gpu_is_refused_before_anything_is_planned(void **state)
+{
+    (void)state;
+    struct lf_hparams hp;
+    struct lf_plan plan;
+    struct lf_err err = {0};
+    struct lf_device_info info = {.kind = "cuda", .is_host = false};
+    struct lf_plan_opts opts = {.ctx = 64};
+    struct config_text c = with_biases();
+    read_config(&hp, &c);
+    hp.split.n_ranks = 2;
+    assert_int_equal(lf_plan_make(&plan, &hp, 1, NULL, &info, &opts, &err), LF_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "several ranks are not implemented on a GPU yet"));
+    lf_hparams_deinit(&hp);
+}
+
 /* ---- loading ---- */
 
 enum { N_IDS = 90, VOCAB = 51, CHUNK = 16 };
@@ -382,6 +398,7 @@ int main(void)
         cmocka_unit_test(families_that_are_not_divided_are_refused_by_name),
         cmocka_unit_test(heads_and_rows_that_do_not_divide_are_named_with_what_would),
         cmocka_unit_test(quantized_weights_are_refused_by_name),
+        cmocka_unit_test(a_gpu_is_refused_before_anything_is_planned),
         cmocka_unit_test(random_weights_are_parts_of_one_model),
         cmocka_unit_test(loading_reads_a_rank_s_part_and_no_more),
     };
