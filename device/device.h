@@ -37,6 +37,8 @@ void lf_device_isas(struct lf_buf *out);
 struct lf_device_opts {
     const char *name; /* "cpu", "cuda", "cuda:N" or "auto": the first GPU where there is one, else the CPU */
     int n_threads;    /* workers including the calling thread; 0: one for each CPU this process may run on */
+    int n_ranks;      /* devices of this process that share the threads, both numbers above: each has its part, one at
+                         least. 0: there is one */
     enum lf_dtype
         act_dtype; /* GPU: of activations and KV, LF_BF16 or LF_F16; 0 stands for LF_BF16. CPU: not looked at */
     int max_isa;   /* an lf_isa that is not to be exceeded, -1: the best the machine has. For tests and --isa */

@@ -62,8 +62,9 @@ struct lf_config {
     /* device */
     const char *device;
     int threads;
-    int isa;             /* 0: the best there is, else an lf_isa + 1 */
-    uint64_t gpu_memory; /* plan: not 0 for a GPU that need not be there */
+    const char *parallel; /* "tp=N"; NULL: one rank */
+    int isa;              /* 0: the best there is, else an lf_isa + 1 */
+    uint64_t gpu_memory;  /* plan: not 0 for a GPU that need not be there */
     int gpu_sms;
 
     /* scheduling */

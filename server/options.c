@@ -382,6 +382,20 @@ static const struct lf_option rows[] = {
      .help = "worker threads",
      .commands = MODELS | QUANTIZE,
      .group = LF_GROUP_DEVICE},
+    {.name = "parallel",
+     .type = LF_OPTION_STRING,
+     .offset = FIELD(parallel),
+     .fallback = "",
+     .arg = "SPLIT",
+     .shown = "tp=1",
+     .help = "tp=N: the model is divided over N ranks, which compute each layer together (tensor parallel)",
+     .detail = "Ranks are threads of this process, each with its part of the weights, a cache of its own and its share "
+               "of the threads; on a CPU all of them lie in the same memory. Query heads and MLPs must divide by N, KV "
+               "heads may be fewer. Answers are the same whatever else is served, and may differ in their last bits "
+               "between one N and another. Which models can be divided is in docs/models.md; not yet on a GPU, with "
+               "quantized weights or with --cache-dir.",
+     .commands = MODELS,
+     .group = LF_GROUP_DEVICE},
     {.name = "isa",
      .type = LF_OPTION_CHOICE,
      .offset = FIELD(isa),

@@ -19,6 +19,7 @@
 #include "server/engine/engine.h"
 #include "server/http/conn/http_server.h"
 #include "server/options.h"
+#include "server/ranks.h"
 #include "template/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
@@ -219,19 +220,37 @@ static enum lf_status check_speculation(const struct lf_runtime *rt, struct lf_e
     return LF_OK;
 }
 
+/* How many, and what they do not have yet. */
+static enum lf_status read_ranks(struct lf_runtime *rt, struct lf_err *err)
+{
+    const struct lf_config *c = rt->config;
+    int n_ranks;
+    LF_TRY(lf_ranks_parse(&n_ranks, c->parallel, err));
+    rt->hp.split.n_ranks = rt->dev_opts.n_ranks = n_ranks;
+    if (n_ranks > 1 && c->cache_dir)
+        return lf_fail(err, LF_UNSUPPORTED,
+                       "--cache-dir is not implemented for several ranks yet: expected one of it and --parallel");
+    if (n_ranks > 1 && c->profile)
+        return lf_fail(err, LF_UNSUPPORTED,
+                       "--profile is not implemented for several ranks yet: expected --ops, or no --parallel");
+    return LF_OK;
+}
+
 enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *config, bool need_tokenizer,
                                struct lf_err *err)
 {
     memset(rt, 0, sizeof(*rt));
     rt->config = config;
     enum lf_status status;
-    struct lf_device_opts dev_opts = {.name = config->device, .n_threads = config->threads, .max_isa = config->isa - 1};
-    LF_TRY_GOTO(describe_device(&dev_opts, config, err), fail);
+    rt->dev_opts =
+        (struct lf_device_opts){.name = config->device, .n_threads = config->threads, .max_isa = config->isa - 1};
+    LF_TRY_GOTO(describe_device(&rt->dev_opts, config, err), fail);
     LF_TRY_GOTO(lf_model_dir_find(&rt->dir, config->model, err), fail);
     LF_TRY_GOTO(lf_model_dir_check(&rt->dir, config->load_choice != LF_LOAD_DUMMY, err), fail);
     LF_TRY_GOTO(lf_hparams_read(&rt->hp, rt->dir.path, err), fail);
-    dev_opts.act_dtype = rt->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
-    LF_TRY_GOTO(lf_device_open(&rt->dev, &dev_opts, err), fail);
+    rt->dev_opts.act_dtype = rt->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
+    LF_TRY_GOTO(read_ranks(rt, err), fail);
+    LF_TRY_GOTO(lf_device_open(&rt->dev, &rt->dev_opts, err), fail);
     LF_TRY_GOTO(find_block_bytes(rt, err), fail);
     LF_TRY_GOTO(check_speculation(rt, err), fail);
     LF_TRY_GOTO(check_disk(rt, err), fail);
@@ -503,6 +522,22 @@ static void backend_run_tasks(void *ctx, int n_tasks, lf_engine_task_fn *fn, voi
     lf_model_run_tasks(ctx, n_tasks, fn, tasks);
 }
 
+static struct lf_kv_cache_opts kv_opts(const struct lf_runtime *rt)
+{
+    return (struct lf_kv_cache_opts){
+        .dtype = rt->plan.kv_dtype, .n_blocks = rt->plan.n_blocks, .n_slots = rt->plan.n_slots};
+}
+
+/* The other ranks, which load while this one does. */
+static enum lf_status start_ranks(struct lf_runtime *rt, struct lf_model_opts *model_opts, struct lf_err *err)
+{
+    if (lf_split_n_ranks(&rt->hp.split) == 1) return LF_OK;
+    struct lf_ranks_opts opts = {.device = rt->dev_opts, .hp = &rt->hp, .model = *model_opts, .kv = kv_opts(rt)};
+    LF_TRY(lf_ranks_start(&rt->ranks, &opts, err));
+    model_opts->comm = lf_ranks_comm(rt->ranks);
+    return LF_OK;
+}
+
 enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx, uint64_t done, uint64_t total),
                                void *ctx, struct lf_err *err)
 {
@@ -514,22 +549,20 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
     model_opts.program = program;
     model_opts.progress = progress;
     model_opts.progress_ctx = ctx;
+    LF_TRY(start_ranks(rt, &model_opts, err));
     LF_TRY(lf_model_open(&rt->model, rt->dev, &rt->hp, &model_opts, err));
     uint8_t identity[32];
     lf_model_identity(rt->model, identity);
     /* before the cache is allocated: what the index takes while it is read lies below the memory of the whole */
     LF_TRY(open_disk(rt, program, identity, err));
-    struct lf_kv_cache_opts kv_opts = {
-        .dtype = rt->plan.kv_dtype,
-        .n_blocks = rt->plan.n_blocks,
-        .n_slots = rt->plan.n_slots,
-        .layout = lf_model_kv_layout(rt->model),
-        .prefix_cache = c->prefix_cache,
-        .identity = identity,
-        .identity_bytes = sizeof(identity),
-    };
-    LF_TRY(lf_kv_cache_open(&rt->kv, rt->dev, &kv_opts, err));
-    return lf_model_prepare(rt->model, &rt->kv, err);
+    struct lf_kv_cache_opts kv = kv_opts(rt);
+    kv.layout = lf_model_kv_layout(rt->model);
+    kv.prefix_cache = c->prefix_cache;
+    kv.identity = identity;
+    kv.identity_bytes = sizeof(identity);
+    LF_TRY(lf_kv_cache_open(&rt->kv, rt->dev, &kv, err));
+    LF_TRY(lf_model_prepare(rt->model, &rt->kv, err));
+    return rt->ranks ? lf_ranks_wait(rt->ranks, err) : LF_OK;
 }
 
 enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err)
@@ -572,6 +605,7 @@ void lf_runtime_close(struct lf_runtime *rt)
     lf_disk_store_close(&rt->disk);
     lf_kv_cache_close(&rt->kv);
     lf_model_close(rt->model);
+    lf_ranks_stop(rt->ranks);
     lf_answer_vocabulary_deinit(&rt->vocabulary);
     lf_chat_template_destroy(rt->chat);
     lf_tokenizer_close(rt->tok);

@@ -17,11 +17,13 @@
 
 struct lf_chat_template;
 struct lf_engine;
+struct lf_ranks;
 struct lf_tokenizer;
 
 struct lf_runtime {
     const struct lf_config *config; /* borrowed */
     struct lf_model_dir dir;
+    struct lf_device_opts dev_opts; /* of each rank's */
     struct lf_device *dev;
     struct lf_hparams hp;
     struct lf_tokenizer *tok;               /* NULL: the directory has none */
@@ -33,6 +35,7 @@ struct lf_runtime {
     int slot_blocks;                        /* of its states; 0: none */
     struct lf_weights_size weights;         /* measured for the plan */
     struct lf_plan plan;
+    struct lf_ranks *ranks; /* the others, of several; NULL: there is one */
     struct lf_model *model;
     struct lf_disk_store disk; /* --cache-dir, else zeroed */
     struct lf_kv_cache kv;

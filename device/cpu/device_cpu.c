@@ -23,6 +23,7 @@ static enum lf_status open_cpu(struct lf_device *dev, const struct lf_device_opt
         isa = (enum lf_isa)opts->max_isa;
     }
     int n_threads = opts->n_threads != 0 ? opts->n_threads : LF_MIN(lf_sysinfo_n_cpus(""), LF_THREADS_N);
+    n_threads = LF_MAX(n_threads / LF_MAX(opts->n_ranks, 1), 1);
     LF_TRY(lf_threads_create(&dev->threads, n_threads, err));
 
     struct lf_sysinfo_memory memory = lf_sysinfo_memory("");

@@ -21,7 +21,7 @@ FLOORS = {
     "server/engine": (["core/", "device/device.h", "device/delta.h", "kv/", "model/", "grammar/grammar.h"], []),
     "server/http": (["core/", "tokenizer/tokenizer.h", "tokenizer/decoder.h", "tokenizer/detok.h", "tokenizer/stop.h", "template/chat_template.h", "template/answer_format.h", "template/answer_vocabulary.h", "template/tools.h", "grammar/grammar.h",
                      "server/documents/documents.h", "server/documents/keeper.h", "server/engine/engine.h", "server/engine/request.h"], ["microhttpd.h"]),
-    "server": (["core/", "device/device.h", "tokenizer/tokenizer.h", "tokenizer/detok.h", "template/chat_template.h", "template/answer_format.h", "template/answer_vocabulary.h", "template/tools.h", "grammar/grammar.h", "kv/", "model/", "server/documents/document_folder.h", "server/engine/engine.h",
+    "server": (["core/", "device/comm.h", "device/device.h", "tokenizer/tokenizer.h", "tokenizer/detok.h", "template/chat_template.h", "template/answer_format.h", "template/answer_vocabulary.h", "template/tools.h", "grammar/grammar.h", "kv/", "model/", "server/documents/document_folder.h", "server/engine/engine.h",
                 "server/http/conn/http_server.h"], []),
 }
 # Headers of a folder that its neighbours may see; the rest is its own business.

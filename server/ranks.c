@@ -1,0 +1,186 @@
+#include "server/ranks.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "server/config.h"
+
+#define STOPPED "the server ends"
+
+struct rank {
+    struct lf_ranks *all;
+    struct lf_comm *comm;
+    pthread_t thread;
+    bool is_started;
+    int idx;
+
+    /* its thread's */
+    struct lf_hparams hp;
+    struct lf_device *dev;
+    struct lf_model *model;
+    struct lf_kv_cache kv;
+};
+
+struct lf_ranks {
+    struct lf_ranks_opts opts;
+    struct lf_comm_group *group;
+    int n;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int n_loaded;          /* under the lock, as what follows */
+    enum lf_status status; /* of the first that failed */
+    struct lf_err err;
+
+    struct rank of[LF_RANKS_N]; /* the first has a comm and nothing else */
+};
+
+enum lf_status lf_ranks_parse(int *n_ranks, const char *parallel, struct lf_err *err)
+{
+    uint64_t n = 1;
+    *n_ranks = 1;
+    if (!parallel) return LF_OK;
+    bool is_split = strncmp(parallel, "tp=", 3) == 0 && lf_config_parse_size(parallel + 3, &n);
+    if (!is_split || n < 1 || n > LF_RANKS_N)
+        return lf_fail(err, LF_INVALID,
+                       "--parallel: expected tp=N, N from 1 to %d ranks, got \"%.40s\" (how many requests run at once "
+                       "is --max-seqs)",
+                       LF_RANKS_N, parallel);
+    *n_ranks = (int)n;
+    return LF_OK;
+}
+
+/* ---- a rank's thread ---- */
+
+static enum lf_status load(struct rank *r, struct lf_err *err)
+{
+    const struct lf_ranks_opts *o = &r->all->opts;
+    struct lf_model_opts model = o->model;
+    struct lf_kv_cache_opts kv = o->kv;
+    r->hp = *o->hp; /* its pointers are borrowed */
+    r->hp.split.rank = r->idx;
+    model.comm = r->comm;
+    model.progress = NULL;
+    model.program = NULL; /* its identity is nobody's: blocks are found by rank 0 */
+    LF_TRY(lf_device_open(&r->dev, &o->device, err));
+    LF_TRY(lf_model_open(&r->model, r->dev, &r->hp, &model, err));
+    kv.layout = lf_model_kv_layout(r->model);
+    LF_TRY(lf_kv_cache_open(&r->kv, r->dev, &kv, err));
+    return lf_model_prepare(r->model, &r->kv, err);
+}
+
+static void unload(struct rank *r)
+{
+    lf_kv_cache_close(&r->kv);
+    lf_model_close(r->model);
+    lf_device_close(r->dev);
+}
+
+static void report(struct lf_ranks *ranks, enum lf_status status, const struct lf_err *err)
+{
+    (void)pthread_mutex_lock(&ranks->lock);
+    if (status == LF_OK) ranks->n_loaded++;
+    if (status != LF_OK && ranks->status == LF_OK) {
+        ranks->status = status;
+        ranks->err = *err;
+    }
+    (void)pthread_cond_broadcast(&ranks->changed);
+    (void)pthread_mutex_unlock(&ranks->lock);
+}
+
+static void *rank_main(void *arg)
+{
+    struct rank *r = arg;
+    struct lf_err err = {0};
+    enum lf_status status = load(r, &err);
+    if (status != LF_OK) lf_fail_within(&err, status, "rank %d", r->idx);
+    report(r->all, status, &err);
+    if (status == LF_OK) status = lf_model_follow(r->model, &r->kv, &err);
+    if (status != LF_OK && strcmp(err.message, STOPPED) != 0) LF_ERROR("rank %d ends: %s", r->idx, err.message);
+    lf_comm_group_abort(r->all->group, err.message);
+    unload(r);
+    return NULL;
+}
+
+/* Signals belong to the thread that waits for them. */
+static enum lf_status start_thread(struct rank *r, struct lf_err *err)
+{
+    sigset_t all, before;
+    char name[16], reason[128];
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&r->thread, NULL, rank_main, r);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0)
+        return lf_fail(err, LF_NO_MEMORY, "the thread of rank %d does not start: %s", r->idx,
+                       strerror_r(rc, reason, sizeof(reason)));
+    r->is_started = true;
+    (void)snprintf(name, sizeof(name), "lf-rank%d", r->idx);
+    (void)pthread_setname_np(r->thread, name);
+    return LF_OK;
+}
+
+/* ---- all of them ---- */
+
+static enum lf_status start_all(struct lf_ranks *ranks, struct lf_err *err)
+{
+    LF_TRY(lf_comm_group_create(&ranks->group, ranks->n, LF_RANKS_TIMEOUT_MS, err));
+    for (int i = 0; i < ranks->n; i++) {
+        ranks->of[i].all = ranks;
+        ranks->of[i].idx = i;
+        LF_TRY(lf_comm_create(&ranks->of[i].comm, ranks->group, i, err));
+    }
+    for (int i = 1; i < ranks->n; i++) LF_TRY(start_thread(&ranks->of[i], err));
+    return LF_OK;
+}
+
+enum lf_status lf_ranks_start(struct lf_ranks **out, const struct lf_ranks_opts *opts, struct lf_err *err)
+{
+    struct lf_ranks *ranks = calloc(1, sizeof(*ranks));
+    if (!ranks) return lf_fail(err, LF_NO_MEMORY, "no memory for ranks");
+    ranks->opts = *opts;
+    ranks->n = lf_split_n_ranks(&opts->hp->split);
+    (void)pthread_mutex_init(&ranks->lock, NULL);
+    (void)pthread_cond_init(&ranks->changed, NULL);
+    enum lf_status status = start_all(ranks, err);
+    if (status == LF_OK)
+        *out = ranks;
+    else
+        lf_ranks_stop(ranks);
+    return status;
+}
+
+struct lf_comm *lf_ranks_comm(struct lf_ranks *ranks)
+{
+    return ranks->of[0].comm;
+}
+
+enum lf_status lf_ranks_wait(struct lf_ranks *ranks, struct lf_err *err)
+{
+    (void)pthread_mutex_lock(&ranks->lock);
+    while (ranks->status == LF_OK && ranks->n_loaded < ranks->n - 1)
+        (void)pthread_cond_wait(&ranks->changed, &ranks->lock);
+    enum lf_status status = ranks->status;
+    if (status != LF_OK && err) *err = ranks->err;
+    (void)pthread_mutex_unlock(&ranks->lock);
+    return status;
+}
+
+void lf_ranks_stop(struct lf_ranks *ranks)
+{
+    if (!ranks) return;
+    if (ranks->group) lf_comm_group_abort(ranks->group, STOPPED);
+    for (int i = 1; i < ranks->n; i++)
+        if (ranks->of[i].is_started) (void)pthread_join(ranks->of[i].thread, NULL);
+    for (int i = 0; i < ranks->n; i++) lf_comm_destroy(ranks->of[i].comm);
+    lf_comm_group_destroy(ranks->group);
+    (void)pthread_cond_destroy(&ranks->changed);
+    (void)pthread_mutex_destroy(&ranks->lock);
+    free(ranks);
+}

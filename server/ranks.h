@@ -1,0 +1,38 @@
+/* --parallel: the other ranks of this process (ARCHITECTURE.md), a thread each, which owns a device, a part of the
+ * model and a cache of its own, and follows what rank 0, the engine's thread, launches.
+ *
+ * start makes the threads, which load at once; rank 0 loads meanwhile, and then waits until all are ready. A rank that
+ * fails ends the group: rank 0's next step says so. */
+#ifndef LF_SERVER_RANKS_H
+#define LF_SERVER_RANKS_H
+
+#include "device/comm.h"
+#include "device/device.h"
+#include "kv/kv_cache.h"
+#include "model/model.h"
+
+/* How long a rank waits for another one in a step: then all end. */
+enum { LF_RANKS_TIMEOUT_MS = 6 * 1000 };
+
+/* How many "tp=N" says; "" is one. LF_INVALID. */
+LF_MUST_CHECK enum lf_status lf_ranks_parse(int *n_ranks, const char *parallel, struct lf_err *err);
+
+struct lf_ranks_opts {
+    struct lf_device_opts device; /* of each */
+    const struct lf_hparams *hp;  /* its split has the number of ranks. Borrowed, as what the others point to */
+    struct lf_model_opts model;   /* comm is set here, progress is not called */
+    struct lf_kv_cache_opts kv;   /* layout is set here */
+};
+
+struct lf_ranks;
+/* LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_ranks_start(struct lf_ranks **out, const struct lf_ranks_opts *opts,
+                                            struct lf_err *err);
+/* Rank 0's end, for its model; it lives until stop. */
+struct lf_comm *lf_ranks_comm(struct lf_ranks *ranks);
+/* Until all have loaded, or one says why it has not. */
+LF_MUST_CHECK enum lf_status lf_ranks_wait(struct lf_ranks *ranks, struct lf_err *err);
+/* Ends and joins them, behind the engine and rank 0's model. Accepts NULL. */
+void lf_ranks_stop(struct lf_ranks *ranks);
+
+#endif

@@ -1,0 +1,177 @@
+"""--parallel tp=N on a CPU: the demo over 1, 2 and 4 ranks. Greedy answers are those of one rank; for a split the same bytes
+come alone, in company, in chunks and from the cache; a rank that stands still ends the process in time."""
+import concurrent.futures
+import ctypes
+import json
+import os
+import subprocess
+import threading
+import time
+import unittest
+
+import harness
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+FACTS = ("The access code for Marrow Hill is 48213. Anna Vell lives in Dorrun. The director of the Silent River is Otto Krast. "
+         "And it came to pass in those days that the people went up to the hill and sat there until the evening. ") * 6
+SMALL = ("--ctx", "8192", "--kv-tokens", "64K", "--device", "cpu")
+GREEDY = {"temperature": 0, "return_token_ids": True}
+
+
+def questions():
+    with open("demo/document.txt", encoding="utf-8") as f:
+        document = f.read(12000)
+    with open("demo/questions.json", encoding="utf-8") as f:
+        asked = [q["question"] for q in json.load(f)[:3]]
+    return [f"{document}\n\n{question}" for question in asked]
+
+
+def asks():
+    """Greedy ones, then some that draw: with a seed they are the same again, but another split may draw otherwise."""
+    greedy = [(CHAT, {"messages": [{"role": "user", "content": FACTS + "\n\nWhat is the access code for Marrow Hill?"}],
+                      "max_tokens": 40, "logprobs": True, "top_logprobs": 3, **GREEDY}),
+              (TEXT, {"prompt": FACTS, "max_tokens": 60, "ignore_eos": True, "logprobs": 2, **GREEDY}),
+              (TEXT, {"prompt": [FACTS, FACTS + "The access code", "In the"], "max_tokens": 30, "logprobs": 1, **GREEDY}),
+              (CHAT, {"messages": [{"role": "user", "content": FACTS + "\n\nWhere does Anna Vell live?"}], "max_tokens": 40,
+                      "guided_regex": "Anna Vell lives in [A-Z][a-z]+\\.", **GREEDY})]
+    greedy += [(CHAT, {"messages": [{"role": "user", "content": text}], "max_tokens": 40, "logprobs": True, **GREEDY})
+               for text in questions()]
+    drawn = [(TEXT, {"prompt": FACTS, "max_tokens": 40, "ignore_eos": True, "temperature": 0.8, "seed": 5, "logprobs": 2}),
+             (CHAT, {"messages": [{"role": "user", "content": FACTS + "Who?"}], "max_tokens": 30, "temperature": 0.7,
+                     "seed": 9, "n": 2, "logprobs": True})]
+    return greedy, drawn
+
+
+def texts(reply):
+    return [c["message"]["content"] if "message" in c else c["text"] for c in reply.json["choices"]]
+
+
+def choices(reply):
+    """Everything of them: texts, ids, and log-probabilities to the last digit."""
+    return reply.json["choices"]
+
+
+class Ranks(unittest.TestCase):
+    def serve(self, n, *more):
+        server = harness.Program(*SMALL, "--parallel", f"tp={n}", "--threads", str(n), *more)
+        self.addCleanup(lambda: server.process.poll() is None and server.stop())
+        return server
+
+    def ask(self, server, path, body):
+        reply = server.post(path, body, timeout=300)
+        self.assertEqual(reply.status, 200, reply.body[:300])
+        return reply
+
+    def check_same(self, server, all_asks, expected):
+        """Again, now from the cache; then all at once, twice."""
+        for (path, body), first in zip(all_asks, expected):
+            self.assertEqual(choices(self.ask(server, path, body)), first)
+        for _ in range(2):
+            with concurrent.futures.ThreadPoolExecutor(len(all_asks)) as pool:
+                together = list(pool.map(lambda a: choices(self.ask(server, *a)), all_asks))
+            self.assertEqual(together, expected)
+
+    def test_greedy_answers_of_splits_are_one_rank_s_and_bytes_those_of_any_company(self):
+        greedy, drawn = asks()
+        one = self.serve(1)
+        expected = [texts(self.ask(one, *a)) for a in greedy]
+        self.assertEqual(one.stop(), 0)
+        self.assertIn("48213", expected[0][0])
+        self.assertEqual(expected[3], ["Anna Vell lives in Dorrun."])
+        for n in (2, 4):
+            server = self.serve(n)
+            replies = [self.ask(server, *a) for a in greedy + drawn]
+            self.assertEqual([texts(r) for r in replies[:len(greedy)]], expected, f"{n} ranks")
+            alone = [choices(r) for r in replies]
+            self.check_same(server, greedy + drawn, alone)
+            self.assertEqual(server.stop(), 0, server.stderr[-2000:])
+            chunked = self.serve(n, "--chunk", "48", "--max-seqs", "4", "--speculate", "off", "--prefix-cache", "off")
+            self.assertEqual([choices(self.ask(chunked, *a)) for a in greedy + drawn], alone)
+            self.assertEqual(chunked.stop(), 0, chunked.stderr[-2000:])
+
+    def test_what_is_resident_is_what_was_planned(self):
+        if harness.SLOW > 1:
+            self.skipTest("memory under a sanitizer is not what the plan says")
+        for n in (2, 4):
+            options = (*SMALL, "--parallel", f"tp={n}", "--threads", str(n))
+            out = subprocess.run([harness.Program.program, "plan", "--model", "demo/model", "--json", *options],
+                                 stdout=subprocess.PIPE, check=True).stdout
+            plan = json.loads(out)
+            self.assertEqual(plan["ranks"], n)
+            parts = plan["weight_bytes"] + plan["workspace_bytes"] + plan["kv_bytes"]
+            self.assertEqual(plan["total_bytes"],
+                             n * parts + plan["ranks_shared_bytes"] + plan["host_bytes"] + plan["text_bytes"])
+            server = self.serve(n)
+            self.ask(server, *asks()[0][0])
+            planned = plan["total_bytes"] - plan["text_bytes"]
+            self.assertLess(server.rss_bytes(), 1.02 * planned)
+            self.assertGreater(server.rss_bytes(), 0.8 * planned)
+            self.assertEqual(server.stop(), 0)
+
+    def test_what_is_not_divided_is_refused_with_what_would_do(self):
+        moe = "tests/golden/model/data/qwen3-moe-f32"
+        for options, words in (
+                (("--parallel", "tp=3"), "it has 4 query heads of model.layers.#.self_attn.q_proj; expected 1, 2, 4"),
+                (("--parallel", "pp=2"), 'expected tp=N, N from 1 to 16 ranks, got "pp=2"'),
+                (("--parallel", "tp=17"), 'expected tp=N, N from 1 to 16 ranks, got "tp=17"'),
+                (("--parallel", "tp=2x"), 'got "tp=2x"'),
+                (("--parallel", "4"), 'got "4" (how many requests run at once is --max-seqs)'),
+                (("--parallel", "tp=2", "--model", moe), "Qwen3MoeForCausalLM has experts, which are not divided"),
+                (("--parallel", "tp=2", "--quantize", "int8"), "--quantize is not implemented for several ranks yet"),
+                (("--parallel", "tp=2", "--cache-dir", "/nowhere"), "--cache-dir is not implemented for several ranks yet")):
+            model = () if "--model" in options else ("--model", "demo/model")
+            run = subprocess.run([harness.Program.program, "plan", *model, *options], stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, check=False)
+            self.assertEqual(run.returncode, 2, options)
+            self.assertIn(words, run.stderr.decode())
+
+
+PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 0x4206, 0x4207, 0x40000000
+
+
+def stop_thread(pid, name):
+    """One thread of a child stands still from now on: its id, or None where the system does not let us."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8") as f:
+            if f.read().strip() != name:
+                continue
+        stopped = (libc.ptrace(PTRACE_SEIZE, int(tid), None, None) == 0
+                   and libc.ptrace(PTRACE_INTERRUPT, int(tid), None, None) == 0)
+        return int(tid) if stopped else None
+    raise AssertionError(f"no thread {name}")
+
+
+def thread_has_ended(tid):
+    """Until its end is taken note of, the process that it was part of has not ended either."""
+    ended, status = os.waitpid(tid, os.WNOHANG | WALL)
+    return ended == tid and (os.WIFEXITED(status) or os.WIFSIGNALED(status))
+
+
+class Faults(unittest.TestCase):
+    def test_a_rank_that_stands_still_ends_the_process_in_time(self):
+        body = {"prompt": FACTS, "max_tokens": 2000, "ignore_eos": True, "temperature": 0, "stream": True}
+        for n, name in ((2, "lf-rank1"), (4, "lf-rank3")):
+            server = harness.Program(*SMALL, "--parallel", f"tp={n}", "--threads", str(n))
+            self.addCleanup(lambda server=server: server.process.poll() is None and server.process.kill())
+            got = []
+            client = threading.Thread(target=lambda: got.append(server.post(TEXT, body)), daemon=True)
+            client.start()
+            harness.wait_until(lambda: server.metric("generation_tokens_total") > 0)
+            tid = stop_thread(server.process.pid, name)
+            if tid is None:
+                server.process.kill()
+                self.skipTest("this system does not let a process stop its child's thread")
+            began = time.monotonic()
+            harness.wait_until(lambda tid=tid: thread_has_ended(tid))
+            status = server.stop(sig=None, timeout=20)
+            client.join(20)
+            self.assertEqual(status, 1, server.stderr[-2000:])
+            self.assertLess(time.monotonic() - began, 10)
+            self.assertIn(f"waited 6000 ms for rank {n - 1}, in ", server.stderr.decode())
+            self.assertNotIn(b"[DONE]", got[0].body if got else b"")
+
+
+if __name__ == "__main__":
+    harness.main()
