@@ -12,6 +12,7 @@
  * values, on all ranks alike. What is not here is refused by name; to let each rank have all of it would work too, but
  * nobody who asks for ranks would want it. */
 #include <stdio.h>
+#include <string.h>
 
 #include "core/check.h"
 #include "core/limits.h"
