@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "model/programs.h"
 #include "tests/golden/model/company.h"
+#include "tests/golden/model/greedy.h"
 #include "tests/support/expected.h"
 #include "tests/support/fused_norms.h"
 #include "tests/support/model_rig.h"
@@ -78,36 +79,6 @@ static const struct {
               {"qwen3.5-bf16", true},
               {"qwen3.5-moe-f32", false},
               {"qwen3.5-moe-bf16", true}};
-
-/* Index of the largest; *gap is its distance to the second. */
-static int best_of(const float *x, int n, double *gap)
-{
-    int best = 0, second = -1;
-    for (int i = 1; i < n; i++) {
-        if (x[i] > x[best]) best = i;
-    }
-    for (int i = 0; i < n; i++) {
-        if (i != best && (second < 0 || x[i] > x[second])) second = i;
-    }
-    *gap = (double)x[best] - (double)x[second];
-    return best;
-}
-
-/* Rows whose gap is clear must have the same best token. Returns how many were. */
-static int check_greedy(const struct expected *e, const float *logits, double clear)
-{
-    int n = 0;
-    for (int i = 0; i < e->n_ids; i++) {
-        size_t at = (size_t)i * (size_t)e->n_vocab;
-        double theirs_gap, ours_gap;
-        int theirs = best_of(e->logits + at, e->n_vocab, &theirs_gap);
-        int ours = best_of(logits + at, e->n_vocab, &ours_gap);
-        if (theirs_gap < clear) continue;
-        assert_int_equal(ours, theirs);
-        n++;
-    }
-    return n;
-}
 
 enum { KV_TYPES_N = 3 };
 static const enum lf_dtype kv_types[KV_TYPES_N] = {LF_F32, LF_BF16, LF_E4M3};

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "tests/golden/model/company.h"
+#include "tests/golden/model/greedy.h"
 #include "tests/support/rank_rigs.h"
 
 enum { MOST_RANKS = 4, MIN_ROWS_CLEAR = 20 };
@@ -36,23 +37,6 @@ struct run {
     enum lf_isa isa;
     float *of_rank[MOST_RANKS]; /* logits of all rows */
 };
-
-static int best_of(const float *x, int n)
-{
-    int best = 0;
-    for (int i = 1; i < n; i++)
-        if (x[i] > x[best]) best = i;
-    return best;
-}
-
-static double gap_of(const float *x, int n)
-{
-    int best = best_of(x, n);
-    double gap = INFINITY;
-    for (int i = 0; i < n; i++)
-        if (i != best && (double)x[best] - (double)x[i] < gap) gap = (double)x[best] - (double)x[i];
-    return gap;
-}
 
 static struct model_rig_opts opts_of(const char *dir, int i)
 {
@@ -108,14 +92,7 @@ static void check_split(const char *name, bool bf16, int n_ranks)
     double error = relative_error(run.of_rank[0], e.logits, n);
     if (!(error <= (is_rounded ? TOLERANCE_BF16 : TOLERANCE)))
         fail_msg("%s over %d ranks: relative error %g", name, n_ranks, error);
-    int n_clear = 0;
-    for (int i = 0; i < e.n_ids; i++) {
-        const float *theirs = e.logits + (size_t)i * (size_t)e.n_vocab;
-        if (gap_of(theirs, e.n_vocab) < CLEAR_GAP * (is_rounded ? 40 : 1)) continue;
-        assert_int_equal(best_of(run.of_rank[0] + (size_t)i * (size_t)e.n_vocab, e.n_vocab),
-                         best_of(theirs, e.n_vocab));
-        n_clear++;
-    }
+    int n_clear = check_greedy(&e, run.of_rank[0], CLEAR_GAP * (is_rounded ? 40 : 1));
     assert_true(is_rounded || n_clear >= MIN_ROWS_CLEAR);
     for (int r = 0; r < n_ranks; r++) free(run.of_rank[r]);
     lf_buf_deinit(&e.bytes);
