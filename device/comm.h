@@ -14,8 +14,8 @@
  * Failure. Collectives are ops (ops.h): they neither allocate nor fail. The first thing that goes wrong in a group
  * (a rank that does not come in time, one that comes with something else, lf_comm_group_abort) is final for all of it:
  * whoever waits stops waiting, later calls return at once and leave anything in their outputs, and lf_comm_check says
- * what it was. A rank that calls a collective waits for the others timeout_ms at most; in lf_comm_hear alone it waits
- * for rank 0 for ever, because nothing to do is no fault.
+ * what it was. A rank waits for the others timeout_ms at most, in which the process runs; only for the first message of
+ * rank 0 it waits for ever, because loading takes its time. Rank 0, when it has nothing to say, says so in time.
  *
  * One backend is there, for CPUs: memory that ranks share (cpu/comm_cpu.c), which is also the plain reference. Complete
  * on return. */
@@ -89,7 +89,7 @@ void lf_comm_exchange(struct lf_comm *comm, const struct lf_exchange_params *par
 /* ---- memory of the host: what is to be done ---- */
 
 /* Rank 0 says something, the others hear it, in their order among the collectives. tell returns when all have come for
- * it, so no rank is more than a message behind. */
+ * it, so no rank is more than a message behind. A message of no bytes is one too. */
 void lf_comm_tell(struct lf_comm *comm, const void *message, size_t bytes);
 /* message: room for max_bytes; *bytes of it are written. LF_DEVICE: the group has failed, also where the message is
  * longer than max_bytes. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/file.h"
 #include "core/hash.h"
 #include "core/limits.h"
@@ -30,6 +31,7 @@ struct lf_model {
     int32_t *message;                /* [message_words] of several ranks: the step that rank 0 tells */
     struct lf_kv_seq *message_seqs;  /* [max_seqs] of the others */
     size_t message_words;
+    int64_t told_ns;         /* when rank 0 last told something */
     bool tied;               /* slots that share bytes do (weights.h) */
     int n_out[LF_FETCHES_N]; /* of launch i: n_out[i % LF_FETCHES_N] */
     uint8_t identity[LF_SHA256_BYTES];
@@ -298,6 +300,7 @@ static void tell(struct lf_model *model, const struct lf_batch *batch)
     if (!model->message) return;
     size_t n = lf_batch_pack(model->message, batch, model->x.kinds.layout.n_groups);
     lf_comm_tell(model->x.comm, model->message, n * sizeof(*model->message));
+    model->told_ns = lf_clock_ns();
 }
 
 /* What the last step has left is worth something: no rank has failed. */
@@ -306,12 +309,21 @@ static enum lf_status check_comm(const struct lf_model *model, struct lf_err *er
     return model->x.comm ? lf_comm_check(model->x.comm, err) : LF_OK;
 }
 
+enum lf_status lf_model_beat(struct lf_model *model, struct lf_err *err)
+{
+    if (!model->message || lf_clock_ns() - model->told_ns < LF_MODEL_BEAT_MS * LF_NS_PER_MS) return LF_OK;
+    lf_comm_tell(model->x.comm, NULL, 0);
+    model->told_ns = lf_clock_ns();
+    return check_comm(model, err);
+}
+
 enum lf_status lf_model_follow(struct lf_model *model, struct lf_kv_cache *kv, struct lf_err *err)
 {
     struct lf_batch batch;
     size_t bytes, word_bytes = sizeof(*model->message);
     for (;;) {
         LF_TRY(lf_comm_hear(model->x.comm, model->message, model->message_words * word_bytes, &bytes, err));
+        if (bytes == 0) continue; /* rank 0 is there */
         lf_batch_unpack(&batch, model->message_seqs, model->message, bytes / word_bytes,
                         model->x.kinds.layout.n_groups);
         lf_executor_run(&model->x, kv, &batch, 0);

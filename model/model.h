@@ -68,6 +68,10 @@ LF_MUST_CHECK enum lf_status lf_model_prepare(struct lf_model *model, struct lf_
 LF_MUST_CHECK enum lf_status lf_model_launch(struct lf_model *model, struct lf_kv_cache *kv,
                                              const struct lf_batch *batch, struct lf_err *err);
 LF_MUST_CHECK enum lf_status lf_model_sample(struct lf_model *model, const struct lf_batch *batch, struct lf_err *err);
+/* Rank 0, between steps: tells the others that it is there, if it has told them nothing for LF_MODEL_BEAT_MS. To be
+ * called at least as often: they wait for it no longer than in a step. LF_DEVICE: one of them is gone, for good. */
+enum { LF_MODEL_BEAT_MS = 1000 };
+LF_MUST_CHECK enum lf_status lf_model_beat(struct lf_model *model, struct lf_err *err);
 /* What the other ranks do all the time: hears of each step that rank 0 launches, and runs it on a cache like rank 0's.
  * Returns when the group has failed or was aborted: LF_DEVICE, with the reason. */
 LF_MUST_CHECK enum lf_status lf_model_follow(struct lf_model *model, struct lf_kv_cache *kv, struct lf_err *err);

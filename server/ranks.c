@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/check.h"
 #include "core/log.h"
+#include "server/commands.h"
 #include "server/config.h"
 
 #define STOPPED "the server ends"
@@ -94,18 +96,45 @@ static void report(struct lf_ranks *ranks, enum lf_status status, const struct l
     (void)pthread_mutex_unlock(&ranks->lock);
 }
 
+/* Else somebody waits for the others, and says what has become of them. */
+static bool all_have_loaded(struct lf_ranks *ranks)
+{
+    (void)pthread_mutex_lock(&ranks->lock);
+    bool have = ranks->n_loaded == ranks->n - 1;
+    (void)pthread_mutex_unlock(&ranks->lock);
+    return have;
+}
+
+/* Until the group ends. Nothing that might wait for rank 0, the log's lock least of all, comes before the alarm. */
+static void follow(struct rank *r)
+{
+    struct lf_err err = {0};
+    enum lf_status status = lf_model_follow(r->model, &r->kv, &err);
+    if (strcmp(err.message, STOPPED) == 0) return;
+    if (all_have_loaded(r->all)) (void)alarm(LF_RANKS_GRACE_S);
+    report(r->all, status, &err);
+    LF_ERROR("rank %d ends: %s", r->idx, err.message);
+}
+
 static void *rank_main(void *arg)
 {
     struct rank *r = arg;
     struct lf_err err = {0};
     enum lf_status status = load(r, &err);
-    if (status != LF_OK) lf_fail_within(&err, status, "rank %d", r->idx);
+    if (status != LF_OK) {
+        lf_fail_within(&err, status, "rank %d", r->idx);
+        lf_comm_group_abort(r->all->group, err.message);
+    }
     report(r->all, status, &err);
-    if (status == LF_OK) status = lf_model_follow(r->model, &r->kv, &err);
-    if (status != LF_OK && strcmp(err.message, STOPPED) != 0) LF_ERROR("rank %d ends: %s", r->idx, err.message);
-    lf_comm_group_abort(r->all->group, err.message);
+    if (status == LF_OK) follow(r);
     unload(r);
     return NULL;
+}
+
+static void exit_failed(int sig)
+{
+    (void)sig;
+    _exit(LF_EXIT_FAILED);
 }
 
 /* Signals belong to the thread that waits for them. */
@@ -130,6 +159,8 @@ static enum lf_status start_thread(struct rank *r, struct lf_err *err)
 
 static enum lf_status start_all(struct lf_ranks *ranks, struct lf_err *err)
 {
+    struct sigaction action = {.sa_handler = exit_failed};
+    (void)sigaction(SIGALRM, &action, NULL);
     LF_TRY(lf_comm_group_create(&ranks->group, ranks->n, LF_RANKS_TIMEOUT_MS, err));
     for (int i = 0; i < ranks->n; i++) {
         ranks->of[i].all = ranks;
@@ -161,15 +192,22 @@ struct lf_comm *lf_ranks_comm(struct lf_ranks *ranks)
     return ranks->of[0].comm;
 }
 
+enum lf_status lf_ranks_check(struct lf_ranks *ranks, struct lf_err *err)
+{
+    (void)pthread_mutex_lock(&ranks->lock);
+    enum lf_status status = ranks->status;
+    if (status != LF_OK && err) *err = ranks->err;
+    (void)pthread_mutex_unlock(&ranks->lock);
+    return status;
+}
+
 enum lf_status lf_ranks_wait(struct lf_ranks *ranks, struct lf_err *err)
 {
     (void)pthread_mutex_lock(&ranks->lock);
     while (ranks->status == LF_OK && ranks->n_loaded < ranks->n - 1)
         (void)pthread_cond_wait(&ranks->changed, &ranks->lock);
-    enum lf_status status = ranks->status;
-    if (status != LF_OK && err) *err = ranks->err;
     (void)pthread_mutex_unlock(&ranks->lock);
-    return status;
+    return lf_ranks_check(ranks, err);
 }
 
 void lf_ranks_stop(struct lf_ranks *ranks)

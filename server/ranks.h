@@ -2,7 +2,11 @@
  * model and a cache of its own, and follows what rank 0, the engine's thread, launches.
  *
  * start makes the threads, which load at once; rank 0 loads meanwhile, and then waits until all are ready. A rank that
- * fails ends the group: rank 0's next step says so. */
+ * fails ends the group: rank 0's next step says so, and lf_ranks_check to anybody else.
+ *
+ * Where rank 0 stands still there may be nobody who could end the process: the thread that looks after the engine waits
+ * for a lock that rank 0 has. So a rank that has lost the others sets an alarm, whose signal ends the process with
+ * status 1 unless it has ended before. */
 #ifndef LF_SERVER_RANKS_H
 #define LF_SERVER_RANKS_H
 
@@ -11,8 +15,8 @@
 #include "kv/kv_cache.h"
 #include "model/model.h"
 
-/* How long a rank waits for another one in a step: then all end. */
-enum { LF_RANKS_TIMEOUT_MS = 6 * 1000 };
+/* How long a rank waits for another one; and how much longer the process is there then, at most. */
+enum { LF_RANKS_TIMEOUT_MS = 5 * 1000, LF_RANKS_GRACE_S = 3 };
 
 /* How many "tp=N" says; "" is one. LF_INVALID. */
 LF_MUST_CHECK enum lf_status lf_ranks_parse(int *n_ranks, const char *parallel, struct lf_err *err);
@@ -28,11 +32,14 @@ struct lf_ranks;
 /* LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_ranks_start(struct lf_ranks **out, const struct lf_ranks_opts *opts,
                                             struct lf_err *err);
-/* Rank 0's end, for its model; it lives until stop. */
+/* Rank 0's end, for its model, which does not use it any more when it is closed; it lives until stop. */
 struct lf_comm *lf_ranks_comm(struct lf_ranks *ranks);
 /* Until all have loaded, or one says why it has not. */
 LF_MUST_CHECK enum lf_status lf_ranks_wait(struct lf_ranks *ranks, struct lf_err *err);
-/* Ends and joins them, behind the engine and rank 0's model. Accepts NULL. */
+/* LF_OK, or why a rank has failed. Any thread. */
+LF_MUST_CHECK enum lf_status lf_ranks_check(struct lf_ranks *ranks, struct lf_err *err);
+/* Ends and joins them, once rank 0 launches no more; its model stays, and its end of the group does not. Accepts NULL.
+ */
 void lf_ranks_stop(struct lf_ranks *ranks);
 
 #endif

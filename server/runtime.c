@@ -517,6 +517,14 @@ static enum lf_status backend_wait(void *ctx, struct lf_sampled *out)
     return status;
 }
 
+static enum lf_status backend_beat(void *ctx)
+{
+    struct lf_err err;
+    enum lf_status status = lf_model_beat(ctx, &err);
+    if (status != LF_OK) LF_ERROR("%s", err.message);
+    return status;
+}
+
 static void backend_run_tasks(void *ctx, int n_tasks, lf_engine_task_fn *fn, void *tasks)
 {
     lf_model_run_tasks(ctx, n_tasks, fn, tasks);
@@ -573,6 +581,8 @@ enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err)
         .sample = backend_sample,
         .wait = backend_wait,
         .run_tasks = lf_model_has_workers(rt->model) ? backend_run_tasks : NULL,
+        .beat = rt->ranks ? backend_beat : NULL,
+        .beat_ms = LF_MODEL_BEAT_MS,
         .n_async_steps = lf_model_n_async_steps(rt->model),
         .n_vocab = rt->hp.n_vocab,
         .eos_ids = rt->hp.eos_ids,
@@ -602,10 +612,10 @@ void lf_runtime_close(struct lf_runtime *rt)
 {
     lf_runtime_keep_speed(rt);
     lf_engine_destroy(rt->engine);
+    lf_ranks_stop(rt->ranks); /* nobody tells them that rank 0 is there any more */
     lf_disk_store_close(&rt->disk);
     lf_kv_cache_close(&rt->kv);
     lf_model_close(rt->model);
-    lf_ranks_stop(rt->ranks);
     lf_answer_vocabulary_deinit(&rt->vocabulary);
     lf_chat_template_destroy(rt->chat);
     lf_tokenizer_close(rt->tok);

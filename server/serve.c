@@ -25,6 +25,7 @@
 #include "server/engine/engine.h"
 #include "server/http/conn/http_server.h"
 #include "server/notify.h"
+#include "server/ranks.h"
 #include "server/runtime.h"
 #include "template/answer_format.h"
 
@@ -345,11 +346,14 @@ static int drain(struct server *s)
  * their errors, then the process goes, and a supervisor starts another. */
 static int serve_until_end(struct server *s, const sigset_t *set)
 {
+    struct lf_err err;
     for (int i = 1;; i++) {
         int sig = wait_signal(set, POLL_MS);
         if (i % KEEP_POLLS_N == 0) lf_runtime_keep_speed(&s->rt);
         if (sig == SIGHUP) reload(s);
         if (sig == SIGTERM || sig == SIGINT) return drain(s);
+        if (s->rt.ranks && lf_ranks_check(s->rt.ranks, &err) != LF_OK)
+            lf_engine_declare_dead(s->rt.engine, "a rank has failed");
         struct lf_engine_state state;
         lf_engine_snapshot(s->rt.engine, &state);
         if (!state.alive) {

@@ -34,6 +34,7 @@ enum {
     PIECE_BYTES = 32 * 1024, /* of a channel */
     SLOTS_N = 2,
     SUM_BLOCK = 256, /* floats that are added up at a time: they stay in registers or L1 */
+    TICKS_N = 50,    /* of a timeout: one in which this process did not run counts as one */
     SPIN_NS = 20 * 1000
 };
 
@@ -74,6 +75,7 @@ struct lf_comm {
     struct lf_comm_group *group;
     int rank;
     uint32_t turn;
+    bool has_heard;                                      /* a message */
     uint32_t n_sent[LF_RANKS_N], n_received[LF_RANKS_N]; /* pieces, to and from each rank */
 };
 
@@ -199,13 +201,16 @@ static bool is_over(const struct lf_comm *c)
     return atomic_load(&c->group->failed);
 }
 
-/* Whether the count is reached; `other` is the rank that raises it. is_patient: for ever, else in time. */
+/* Whether the count is reached; `other` is the rank that raises it. is_patient: for ever, else in time. A wait counts
+ * ticks of its own rather than time: a process that is stopped, or a machine that sleeps, ages the others by one. */
 static bool wait_for(struct lf_comm *c, struct lf_count *count, uint32_t at_least, int other, const char *what,
                      bool is_patient)
 {
     struct lf_comm_group *g = c->group;
-    int64_t until = is_patient ? 0 : lf_clock_ns() + g->timeout_ms * LF_NS_PER_MS;
-    enum lf_waited waited = lf_count_wait(count, at_least, g->spin_ns, until);
+    int64_t tick_ns = g->timeout_ms * LF_NS_PER_MS / TICKS_N;
+    enum lf_waited waited = LF_WAITED_TOO_LONG;
+    for (int i = 0; i < TICKS_N && waited == LF_WAITED_TOO_LONG; i++)
+        waited = lf_count_wait(count, at_least, i == 0 ? g->spin_ns : 0, is_patient ? 0 : lf_clock_ns() + tick_ns);
     if (waited == LF_WAITED_TOO_LONG)
         return fail(c, "rank %d waited %d ms for rank %d, in %s", c->rank, g->timeout_ms, other, what);
     return waited == LF_WAITED_REACHED;
@@ -353,7 +358,7 @@ enum lf_status lf_comm_hear(struct lf_comm *c, void *message, size_t max_bytes, 
     LF_ASSERT(c->rank != 0);
     size_t at = 0, n_all;
     do {
-        if (is_over(c) || !meet(c, MESSAGE, ANY_BYTES, at == 0)) return lf_comm_check(c, err);
+        if (is_over(c) || !meet(c, MESSAGE, ANY_BYTES, !c->has_heard)) return lf_comm_check(c, err);
         n_all = (size_t)slot_of(c, 0)->bytes;
         if (n_all > max_bytes) {
             (void)fail(c, "rank %d has room for a message of %zu bytes, one of %zu came", c->rank, max_bytes, n_all);
@@ -362,6 +367,7 @@ enum lf_status lf_comm_hear(struct lf_comm *c, void *message, size_t max_bytes, 
         size_t n = LF_MIN(n_all - at, (size_t)SLOT_BYTES);
         if (n > 0) memcpy((char *)message + at, slot_of(c, 0)->data, n);
         leave(c);
+        c->has_heard = true;
         at += n;
     } while (at < n_all);
     *bytes = n_all;

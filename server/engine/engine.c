@@ -173,7 +173,7 @@ static bool device_works(struct lf_engine *e, enum lf_status status)
 {
     if (status == LF_OK) return true;
     LF_ERROR("the device failed in step %llu: %s", (unsigned long long)e->figures.n_steps, lf_status_name(status));
-    lf_mailbox_declare_dead(&e->mailbox, "the device failed");
+    lf_mailbox_declare_dead(&e->mailbox, "the device failed", false);
     e->failed = true;
     e->n_flights = 0;
     return false;
@@ -260,6 +260,7 @@ static bool run_round(struct lf_engine *e)
 {
     struct lf_list inbox;
     lf_list_init(&inbox);
+    if (!e->failed && e->backend.beat) (void)device_works(e, e->backend.beat(e->backend.ctx));
     bool go_on = lf_mailbox_take(&e->mailbox, work_left(e), &inbox);
     int64_t now_ns = lf_clock_ns();
     take_in(e, &inbox, now_ns);
@@ -508,6 +509,7 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                              .queue_tokens = e->opts.queue_tokens,
                                              .per_tenant_n = opts->per_tenant_n,
                                              .watchdog_s = opts->watchdog_s,
+                                             .idle_ms = backend->beat ? backend->beat_ms : 0,
                                              .n_blocks = kv->pool.n_blocks -
                                                          (int)lf_kv_windows_slack(&sched.windows, opts->chunk),
                                              .windows = sched.windows,
@@ -536,6 +538,7 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
         status = lf_fail(err, LF_NO_MEMORY, "no thread for the engine");
         goto fail_tiers;
     }
+    (void)pthread_setname_np(e->thread, "lf-engine");
     *out = e;
     return LF_OK;
 fail_tiers:
@@ -552,6 +555,11 @@ fail:
 void lf_engine_drain(struct lf_engine *engine)
 {
     lf_mailbox_drain(&engine->mailbox);
+}
+
+void lf_engine_declare_dead(struct lf_engine *engine, const char *message)
+{
+    lf_mailbox_declare_dead(&engine->mailbox, message, true);
 }
 
 void lf_engine_stop(struct lf_engine *engine)

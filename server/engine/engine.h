@@ -14,33 +14,13 @@
 
 #include "core/metrics.h"
 #include "core/status.h"
+#include "server/engine/backend.h"
 #include "server/engine/request.h"
 #include "server/engine/room.h"
 
 struct lf_engine;
-struct lf_batch;
 struct lf_disk_table;
 struct lf_kv_cache;
-
-enum { LF_ENGINE_ASYNC_STEPS_N = 1 };
-
-typedef void lf_engine_task_fn(void *tasks, int task_idx, int worker_idx);
-
-/* What the engine drives, on its thread: lf_model_launch, lf_model_sample, lf_model_wait and lf_model_run_tasks, or a
- * double of theirs. */
-struct lf_engine_backend {
-    void *ctx;
-    enum lf_status (*launch)(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch);
-    enum lf_status (*sample)(void *ctx, const struct lf_batch *batch); /* behind a launch of which it says so */
-    enum lf_status (*wait)(void *ctx, struct lf_sampled *out);
-    /* Calls fn(tasks, 0) to fn(tasks, n_tasks - 1) on the device's own threads and the caller's, and returns when all
-     * are done. NULL: it has none, or they have other things to do between launch and sample. */
-    void (*run_tasks)(void *ctx, int n_tasks, lf_engine_task_fn *fn, void *tasks);
-    int n_async_steps; /* launched before the one before them was waited for, <= LF_ENGINE_ASYNC_STEPS_N */
-    int n_vocab;
-    const int32_t *eos_ids; /* borrowed */
-    int n_eos;
-};
 
 /* What an engine has learnt of times, in ns: the terms of its cost model (cost.h), then a block from each tier, memory
  * and disk. All zeros: nothing. */
@@ -83,6 +63,9 @@ uint64_t lf_engine_answer_bytes(uint64_t n_tokens);
 void lf_engine_drain(struct lf_engine *engine);
 /* As drain, and what is in flight is cancelled at the end of the running step. Returns at once. */
 void lf_engine_stop(struct lf_engine *engine);
+/* What is in flight ends with LF_DEVICE, nothing new is taken, even if the engine's thread stands still. message is
+ * static text. Any thread. */
+void lf_engine_declare_dead(struct lf_engine *engine, const char *message);
 /* Cancels what is left, ends the thread, frees. Every request must have been put. */
 void lf_engine_destroy(struct lf_engine *engine); /* accepts NULL */
 
@@ -150,7 +133,7 @@ struct lf_engine_states {
 };
 
 struct lf_engine_state {
-    bool alive; /* false: the device failed or the watchdog fired; message says which */
+    bool alive; /* false: it was declared dead; message says why */
     bool draining;
     const char *message; /* static text, "" while alive */
     int ctx, max_seqs;

@@ -488,16 +488,6 @@ bool lf_mailbox_is_alive(struct lf_mailbox *mb)
     return alive;
 }
 
-void lf_mailbox_declare_dead(struct lf_mailbox *mb, const char *message)
-{
-    lock(mb);
-    if (mb->alive) {
-        mb->alive = false;
-        mb->message = message;
-    }
-    unlock(mb);
-}
-
 /* ---- the engine thread ---- */
 
 static struct timespec in_ms(int ms)
@@ -509,15 +499,15 @@ static struct timespec in_ms(int ms)
 /* Under the lock, which it gives up meanwhile. */
 static void sleep_until_something(struct lf_mailbox *mb, enum lf_mailbox_work work)
 {
-    struct timespec at = in_ms(COMING_MS);
+    int ms = work == LF_WORK_COMING ? COMING_MS : mb->limits.idle_ms;
+    struct timespec at = in_ms(ms);
     bool late = work == LF_WORK_NOW;
     while (!late && lf_list_empty(&mb->inbox) && !mb->stop && !mb->poked) {
-        if (work == LF_WORK_COMING) {
+        if (work == LF_WORK_NONE) mb->busy = false;
+        if (ms > 0)
             late = pthread_cond_timedwait(&mb->wake, &mb->lock, &at) == ETIMEDOUT;
-        } else {
-            mb->busy = false;
+        else
             pthread_cond_wait(&mb->wake, &mb->lock);
-        }
     }
     mb->poked = false;
 }
@@ -683,7 +673,8 @@ enum { TICK_MS = 250 };
 static const char STUCK[] = "the engine has made no step for too long";
 
 /* Under the lock: ends a request in place of the engine, which is stuck inside a step. Its blocks are lost, but nobody
- * is left waiting. The janitor's reference keeps it until it has been notified. */
+ * is left waiting. A reference of the caller's (the janitor, or who declares the engine dead) keeps it until it has
+ * been notified. */
 static void end_for_engine(struct lf_mailbox *mb, struct lf_request *req, int64_t now_ns)
 {
     req->state.finish = LF_FINISH_ERROR;
@@ -746,6 +737,17 @@ static void watch(struct lf_mailbox *mb)
     mb->message = STUCK;
     LF_ERROR("the engine has made no step for %d s with work queued", mb->limits.watchdog_s);
     end_all(mb, lf_clock_ns());
+}
+
+void lf_mailbox_declare_dead(struct lf_mailbox *mb, const char *message, bool ends_all)
+{
+    lock(mb);
+    if (mb->alive) {
+        mb->alive = false;
+        mb->message = message;
+        if (ends_all) end_all(mb, lf_clock_ns());
+    }
+    unlock(mb);
 }
 
 static void *janitor_main(void *ctx)

@@ -31,6 +31,7 @@ struct lf_mailbox_limits {
     int64_t queue_tokens;
     int per_tenant_n; /* 0: no limit */
     int watchdog_s;   /* 0: off */
+    int idle_ms;      /* without work the engine sleeps so long at most; 0: until there is some */
     int n_blocks;     /* of the cache that may be reserved */
     struct lf_kv_windows windows;
     bool has_states;             /* states.h */
@@ -116,14 +117,17 @@ int64_t lf_mailbox_room(struct lf_mailbox *mb, uint64_t tenant, int64_t now_ns);
 void lf_mailbox_drain(struct lf_mailbox *mb);
 /* Wakes the engine: something that it waits for has come. Any thread. */
 void lf_mailbox_poke(struct lf_mailbox *mb);
+/* The engine is dead from here on: submit refuses. ends_all: what is in flight is ended in its place, for it may stand
+ * still; else it does so itself. message is static text. The engine thread may call it, too. */
+void lf_mailbox_declare_dead(struct lf_mailbox *mb, const char *message, bool ends_all);
 void lf_mailbox_stop(struct lf_mailbox *mb); /* the engine ends everything and returns from its loop */
 
 /* The engine thread. */
 /* What the engine has to do beside the inbox. What comes pokes it. */
 enum lf_mailbox_work { LF_WORK_NONE, LF_WORK_COMING, LF_WORK_NOW };
 /* Moves the inbox to the end of out (an initialized list, by inbox_node). Where the inbox is empty and nobody has poked
- * since the last time it sleeps first: without work until there is something, with work that is coming for a short
- * while at most, so that requests that are cancelled or late meanwhile are seen. False: stop was called. */
+ * since the last time it sleeps first: without work until there is something, or for idle_ms, with work that is coming
+ * for a short while at most, so that requests that are cancelled or late meanwhile are seen. False: stop was called. */
 bool lf_mailbox_take(struct lf_mailbox *mb, enum lf_mailbox_work work, struct lf_list *out);
 bool lf_mailbox_is_alive(struct lf_mailbox *mb);
 /* Publishes `now` of each request in the chain, calls their notify, and drops the engine's reference on those that have
@@ -135,7 +139,5 @@ void lf_mailbox_leave_queue(struct lf_mailbox *mb, struct lf_request *req, int64
 void lf_mailbox_unpin(struct lf_mailbox *mb, struct lf_request *req);
 /* And the engine lets go of it: it has been published as ended. */
 void lf_mailbox_let_go(struct lf_mailbox *mb, struct lf_request *req);
-/* The engine is dead from here on: submit refuses. message is static text. */
-void lf_mailbox_declare_dead(struct lf_mailbox *mb, const char *message);
 
 #endif

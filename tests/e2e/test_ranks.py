@@ -149,28 +149,50 @@ def thread_has_ended(tid):
     return ended == tid and (os.WIFEXITED(status) or os.WIFSIGNALED(status))
 
 
-class Faults(unittest.TestCase):
-    def test_a_rank_that_stands_still_ends_the_process_in_time(self):
+class Stopped:
+    """A server whose rank stands still from now on, in the middle of an answer, or (is_idle) with nothing to do."""
+
+    def __init__(self, n_ranks, rank, thread, is_idle):
+        self.n_ranks, self.rank, self.is_idle, self.replies, self.ended_s = n_ranks, rank, is_idle, [], None
+        self.server = harness.Program(*SMALL, "--parallel", f"tp={n_ranks}", "--threads", str(n_ranks))
         body = {"prompt": FACTS, "max_tokens": 2000, "ignore_eos": True, "temperature": 0, "stream": True}
-        for n, name in ((2, "lf-rank1"), (4, "lf-rank3")):
-            server = harness.Program(*SMALL, "--parallel", f"tp={n}", "--threads", str(n))
-            self.addCleanup(lambda server=server: server.process.poll() is None and server.process.kill())
-            got = []
-            client = threading.Thread(target=lambda: got.append(server.post(TEXT, body)), daemon=True)
-            client.start()
-            harness.wait_until(lambda: server.metric("generation_tokens_total") > 0)
-            tid = stop_thread(server.process.pid, name)
-            if tid is None:
-                server.process.kill()
+        self.client = threading.Thread(target=lambda: self.replies.append(self.server.post(TEXT, body)), daemon=True)
+        if not is_idle:
+            self.client.start()
+            harness.wait_until(lambda: self.server.metric("generation_tokens_total") > 0)
+        self.tid = stop_thread(self.server.process.pid, thread)
+        self.began = time.monotonic()
+
+    def look(self):
+        if self.ended_s is None and thread_has_ended(self.tid):
+            self.ended_s = time.monotonic() - self.began
+        return self.ended_s is not None
+
+
+class Faults(unittest.TestCase):
+    def test_a_rank_that_stands_still_ends_the_process_in_time_and_an_idle_server_lives_on(self):
+        idle = harness.Program(*SMALL, "--parallel", "tp=2", "--threads", "2")
+        self.addCleanup(lambda: idle.process.poll() is None and idle.process.kill())
+        began, all_stopped = time.monotonic(), []
+        for case in ((2, 1, "lf-rank1", False), (4, 3, "lf-rank3", False), (2, 0, "lf-engine", False),
+                     (2, 0, "lf-engine", True), (2, 1, "lf-rank1", True)):
+            one = Stopped(*case)
+            self.addCleanup(lambda one=one: one.server.process.poll() is None and one.server.process.kill())
+            if one.tid is None:
                 self.skipTest("this system does not let a process stop its child's thread")
-            began = time.monotonic()
-            harness.wait_until(lambda tid=tid: thread_has_ended(tid))
-            status = server.stop(sig=None, timeout=20)
-            client.join(20)
-            self.assertEqual(status, 1, server.stderr[-2000:])
-            self.assertLess(time.monotonic() - began, 10)
-            self.assertIn(f"waited 6000 ms for rank {n - 1}, in ", server.stderr.decode())
-            self.assertNotIn(b"[DONE]", got[0].body if got else b"")
+            all_stopped.append(one)
+        harness.wait_until(lambda: all([one.look() for one in all_stopped]), 30)
+        for one in all_stopped:
+            with self.subTest(rank=one.rank, n_ranks=one.n_ranks, is_idle=one.is_idle):
+                self.assertEqual(one.server.stop(sig=None, timeout=20), 1, one.server.stderr[-2000:])
+                self.assertLess(one.ended_s, 10)
+                self.assertIn(f"waited 5000 ms for rank {one.rank}, in ", one.server.stderr.decode())
+                if not one.is_idle:
+                    one.client.join(20)
+                    self.assertNotIn(b"[DONE]", one.replies[0].body if one.replies else b"")
+        self.assertGreater(time.monotonic() - began, 8)
+        self.assertEqual(idle.complete("In the").status, 200)
+        self.assertEqual(idle.stop(), 0, idle.stderr[-2000:])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-/* A rank that stops at any moment: all others end, in bounded time, and say which one it was. What stops it is a signal
- * whose handler does not return: so it stops between any two instructions. */
+/* A rank that stops, or ends, at any moment: all others end, in bounded time, and say which one it was. What stops it
+ * is a signal whose handler does not return: so it stops between any two instructions; what ends it one whose handler
+ * leaves all that it does, and then says so to the group as a rank's thread does. */
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -11,7 +13,7 @@
 #include "tests/support/config_text.h"
 #include "tests/support/model_rig.h"
 
-enum { MOST_RANKS = 4, TRIALS = 100, TIMEOUT_MS = 200, CTX = 128, CHUNK = 64, PATIENCE_MS = 9000 };
+enum { MOST_RANKS = 4, TRIALS = 120, TIMEOUT_MS = 200, CTX = 128, CHUNK = 64, PATIENCE_MS = 9000 };
 
 static atomic_bool is_released;
 static _Atomic int n_stopped;
@@ -24,8 +26,19 @@ static void stand_still(int sig)
     while (!atomic_load(&is_released)) (void)nanosleep(&ms, NULL);
 }
 
+static _Thread_local sigjmp_buf end_of_thread;
+#define KILLED "a rank has gone"
+
+static void leave(int sig)
+{
+    (void)sig;
+    atomic_fetch_add(&n_stopped, 1);
+    siglongjmp(end_of_thread, 1);
+}
+
 struct rank {
     struct model_rig_opts opts;
+    struct lf_comm_group *group;
     _Atomic int *n_ready;
     pthread_t thread;
     enum lf_status status;
@@ -33,8 +46,8 @@ struct rank {
     _Atomic bool has_ended;
 };
 
-/* Decodes one token after the other until the group has failed. */
-static enum lf_status lead(struct model_rig *rig, struct lf_err *err)
+/* Decodes one token after the other until the group has failed. It is ready once the others have heard of it. */
+static enum lf_status lead(struct model_rig *rig, _Atomic int *n_ready, struct lf_err *err)
 {
     static const int32_t blocks[] = {0, 1};
     static const int32_t id = 3, last = 0;
@@ -47,6 +60,8 @@ static enum lf_status lead(struct model_rig *rig, struct lf_err *err)
             .ids = &id, .n_tokens = 1, .seqs = &seq, .n_seqs = 1, .logits_idx = &last, .outs = &out, .n_out = 1};
         LF_TRY(lf_model_launch(rig->model, &rig->kv, &batch, err));
         LF_TRY(lf_model_wait(rig->model, &sampled, err));
+        if (n_ready) atomic_fetch_add(n_ready, 1);
+        n_ready = NULL;
     }
 }
 
@@ -55,8 +70,17 @@ static void *rank_main(void *arg)
     struct rank *r = arg;
     struct model_rig rig;
     if (model_rig_open(&rig, &r->opts, &r->err) != LF_OK) fail_msg("%s", r->err.message);
-    atomic_fetch_add(r->n_ready, 1);
-    r->status = r->opts.split.rank == 0 ? lead(&rig, &r->err) : lf_model_follow(rig.model, &rig.kv, &r->err);
+    if (sigsetjmp(end_of_thread, 1) == 0) {
+        if (r->opts.split.rank == 0) {
+            r->status = lead(&rig, r->n_ready, &r->err);
+        } else {
+            atomic_fetch_add(r->n_ready, 1);
+            r->status = lf_model_follow(rig.model, &rig.kv, &r->err);
+        }
+    } else {
+        lf_comm_group_abort(r->group, KILLED);
+        r->status = lf_comm_check(r->opts.comm, &r->err);
+    }
     atomic_store(&r->has_ended, true);
     while (!atomic_load(&is_released)) lf_clock_sleep_ms(1); /* a signal that comes late still finds its thread */
     model_rig_close(&rig);
@@ -70,15 +94,9 @@ static bool others_have_ended(struct rank *ranks, int n, int victim)
     return have;
 }
 
-static void stop_one(const struct temp_dir *dir, int trial)
+static void start_all(struct rank *ranks, int n, const struct temp_dir *dir, struct lf_comm_group *group,
+                      _Atomic int *n_ready)
 {
-    int n = 2 + trial % (MOST_RANKS / 2) * 2, victim = 1 + trial / 2 % (n - 1);
-    struct rank ranks[MOST_RANKS];
-    struct lf_comm_group *group;
-    _Atomic int n_ready = 0;
-    atomic_store(&is_released, false);
-    atomic_store(&n_stopped, 0);
-    assert_int_equal(lf_comm_group_create(&group, n, TIMEOUT_MS, NULL), LF_OK);
     for (int i = 0; i < n; i++) {
         ranks[i] = (struct rank){.opts = {.dir = dir->path,
                                           .load = LF_LOAD_DUMMY,
@@ -90,18 +108,39 @@ static void stop_one(const struct temp_dir *dir, int trial)
                                           .max_out = 1,
                                           .kv_dtype = LF_F32,
                                           .split = {i, n}},
-                                 .n_ready = &n_ready};
+                                 .group = group,
+                                 .n_ready = n_ready};
         assert_int_equal(lf_comm_create(&ranks[i].opts.comm, group, i, NULL), LF_OK);
     }
     /* rank 0 last: it does not wait for others to be ready */
     for (int i = n - 1; i >= 0; i--) {
-        while (i == 0 && atomic_load(&n_ready) < n - 1) lf_clock_sleep_ms(1);
+        while (i == 0 && atomic_load(n_ready) < n - 1) lf_clock_sleep_ms(1);
         assert_int_equal(pthread_create(&ranks[i].thread, NULL, rank_main, &ranks[i]), 0);
     }
-    while (atomic_load(&n_ready) < n) lf_clock_sleep_ms(1);
+    while (atomic_load(n_ready) < n) lf_clock_sleep_ms(1);
+}
+
+/* Some time after all have begun. */
+static void hit(const struct rank *victim, int sig, int trial)
+{
     int64_t until = lf_clock_ns() + (int64_t)(lf_random64(17, (uint64_t)trial) % (3 * LF_NS_PER_MS));
     while (lf_clock_ns() < until) continue;
-    assert_int_equal(pthread_kill(ranks[victim].thread, SIGUSR1), 0);
+    assert_int_equal(pthread_kill(victim->thread, sig), 0);
+}
+
+static void lose_one(const struct temp_dir *dir, int trial)
+{
+    int n = 2 + trial / 2 % (MOST_RANKS / 2) * 2, victim = trial / 4 % n;
+    bool is_killed = trial % 2;
+    struct rank ranks[MOST_RANKS];
+    struct lf_comm_group *group;
+    _Atomic int n_ready = 0;
+    char words[64] = KILLED;
+    atomic_store(&is_released, false);
+    atomic_store(&n_stopped, 0);
+    assert_int_equal(lf_comm_group_create(&group, n, TIMEOUT_MS, NULL), LF_OK);
+    start_all(ranks, n, dir, group, &n_ready);
+    hit(&ranks[victim], is_killed ? SIGUSR2 : SIGUSR1, trial);
     int64_t begin = lf_clock_ns();
     while (!others_have_ended(ranks, n, victim)) {
         if (lf_clock_ns() - begin > PATIENCE_MS * LF_NS_PER_MS) fail_msg("trial %d: a rank hangs", trial);
@@ -109,36 +148,36 @@ static void stop_one(const struct temp_dir *dir, int trial)
     }
     assert_int_equal(atomic_load(&n_stopped), 1);
     atomic_store(&is_released, true);
+    if (!is_killed) snprintf(words, sizeof(words), "waited %d ms for rank %d, in ", TIMEOUT_MS, victim);
     for (int i = 0; i < n; i++) {
         assert_int_equal(pthread_join(ranks[i].thread, NULL), 0);
         assert_int_equal(ranks[i].status, LF_DEVICE);
-        char words[64];
-        snprintf(words, sizeof(words), "waited %d ms for rank %d, in ", TIMEOUT_MS, victim);
         if (!strstr(ranks[i].err.message, words)) fail_msg("\"%s\" does not say \"%s\"", ranks[i].err.message, words);
         lf_comm_destroy(ranks[i].opts.comm);
     }
     lf_comm_group_destroy(group);
 }
 
-static void a_rank_that_stops_at_any_moment_ends_all_in_time(void **state)
+static void a_rank_that_stops_or_ends_at_any_moment_ends_all_in_time(void **state)
 {
     (void)state;
-    struct sigaction action = {.sa_handler = stand_still};
+    struct sigaction stop = {.sa_handler = stand_still}, end = {.sa_handler = leave};
     struct config_text c = config_llama();
     struct temp_dir dir = temp_dir_make();
     config_set(&c, "num_attention_heads", "4");
     config_set(&c, "num_key_value_heads", "2");
     config_set(&c, "head_dim", "16");
     config_write(&c, &dir);
-    assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
-    for (int trial = 0; trial < TRIALS; trial++) stop_one(&dir, trial);
+    assert_int_equal(sigaction(SIGUSR1, &stop, NULL), 0);
+    assert_int_equal(sigaction(SIGUSR2, &end, NULL), 0);
+    for (int trial = 0; trial < TRIALS; trial++) lose_one(&dir, trial);
     temp_dir_remove(&dir);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_that_stops_at_any_moment_ends_all_in_time),
+        cmocka_unit_test(a_rank_that_stops_or_ends_at_any_moment_ends_all_in_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

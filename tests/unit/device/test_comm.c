@@ -3,9 +3,12 @@
 #include "tests/support/test.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/mix.h"
@@ -377,7 +380,7 @@ static void hear_late(struct rank *r)
     }
 }
 
-static void a_message_is_waited_for_longer_than_anything_else_and_asleep(void **state)
+static void the_first_message_is_waited_for_longer_than_anything_else_and_asleep(void **state)
 {
     (void)state;
     struct ranks ranks;
@@ -385,6 +388,72 @@ static void a_message_is_waited_for_longer_than_anything_else_and_asleep(void **
     join(&ranks);
     for (int i = 0; i < 4; i++) assert_int_equal(ranks.of[i].status, LF_OK);
     end(&ranks);
+}
+
+static void hear_once(struct rank *r)
+{
+    char text[8];
+    size_t n = 1;
+    if (r->rank == 0) {
+        lf_comm_tell(r->comm, NULL, 0);
+        return;
+    }
+    assert_int_equal(lf_comm_hear(r->comm, text, sizeof(text), &n, NULL), LF_OK);
+    assert_int_equal(n, 0);
+    assert_int_equal(lf_comm_hear(r->comm, text, sizeof(text), &n, NULL), LF_DEVICE);
+}
+
+static void a_rank_0_that_has_spoken_and_falls_silent_is_named_in_time(void **state)
+{
+    (void)state;
+    struct ranks ranks;
+    start(&ranks, 3, 100, hear_once, NULL);
+    join(&ranks);
+    for (int i = 1; i < 3; i++)
+        assert_non_null(strstr(ranks.of[i].err.message, " waited 100 ms for rank 0, in a message"));
+    end(&ranks);
+}
+
+enum { STOPPED_MS = 600, AT_WORK_MS = 100 };
+
+/* Rank 0 has work for some time in which the process runs; the pipe's end says that it has begun. */
+static void work_a_while(struct rank *r)
+{
+    if (r->rank == 0) {
+        assert_int_equal(write(*(const int *)r->ctx, "", 1), 1);
+        for (int i = 0; i < AT_WORK_MS / 5; i++) lf_clock_sleep_ms(5);
+    }
+    lf_comm_barrier(r->comm);
+}
+
+static int meet_in_a_process(int ready_fd)
+{
+    struct ranks ranks;
+    start(&ranks, 2, 4 * AT_WORK_MS, work_a_while, &ready_fd);
+    join(&ranks);
+    bool met = ranks.of[0].status == LF_OK && ranks.of[1].status == LF_OK;
+    end(&ranks);
+    return met ? 0 : 1;
+}
+
+static void time_in_which_the_process_is_stopped_is_no_rank_s_fault(void **state)
+{
+    (void)state;
+    int ready[2], status;
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) _exit(meet_in_a_process(ready[1]));
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    lf_clock_sleep_ms(AT_WORK_MS / 4);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    lf_clock_sleep_ms(STOPPED_MS);
+    assert_int_equal(kill(pid, SIGCONT), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    (void)close(ready[0]);
+    (void)close(ready[1]);
 }
 
 static void hear_too_much(struct rank *r)
@@ -431,7 +500,9 @@ int main(void)
         cmocka_unit_test(a_rank_that_does_not_come_is_named_in_time),
         cmocka_unit_test(a_receive_that_nobody_answers_ends_in_time),
         cmocka_unit_test(ranks_that_came_for_different_things_are_found_out),
-        cmocka_unit_test(a_message_is_waited_for_longer_than_anything_else_and_asleep),
+        cmocka_unit_test(the_first_message_is_waited_for_longer_than_anything_else_and_asleep),
+        cmocka_unit_test(a_rank_0_that_has_spoken_and_falls_silent_is_named_in_time),
+        cmocka_unit_test(time_in_which_the_process_is_stopped_is_no_rank_s_fault),
         cmocka_unit_test(a_message_that_is_too_long_is_none),
         cmocka_unit_test(numbers_of_ranks_out_of_range_are_refused),
     };

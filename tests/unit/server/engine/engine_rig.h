@@ -11,6 +11,8 @@ struct engine_rig {
     struct lf_device *dev;
     struct lf_kv_cache kv;
     int n_spare_slots;                 /* of states, where the layout has them, beside those for what runs */
+    enum lf_status (*beat)(void *ctx); /* as in lf_engine_backend */
+    int beat_ms;
     const struct lf_kv_layout *layout; /* of the cache, borrowed; NULL: a layer that sees all. Slots are group 0's */
     struct lf_engine *engine;
 };
@@ -28,6 +30,8 @@ static inline struct lf_engine_backend rig_backend(struct engine_rig *f)
                                       .sample = fake_sample_step,
                                       .wait = fake_wait_step,
                                       .run_tasks = f->backend.workers ? fake_run_tasks : NULL,
+                                      .beat = f->beat,
+                                      .beat_ms = f->beat_ms,
                                       .n_async_steps = f->backend.n_async_steps,
                                       .n_vocab = FAKE_VOCAB,
                                       .eos_ids = fake_eos,

@@ -72,6 +72,73 @@ static void an_engine_that_does_not_move_is_declared_dead(void **state)
     rig_close(&f);
 }
 
+enum { BEAT_MS = 10 };
+static _Atomic int n_beats;
+static _Atomic bool beat_fails;
+
+static enum lf_status beat(void *ctx)
+{
+    (void)ctx;
+    atomic_fetch_add(&n_beats, 1);
+    return atomic_load(&beat_fails) ? LF_DEVICE : LF_OK;
+}
+
+static void an_engine_that_others_wait_for_says_that_it_is_there_and_hears_that_they_are_not(void **state)
+{
+    (void)state;
+    struct engine_rig f = {.backend = {.n_async_steps = n_async_steps}, .beat = beat, .beat_ms = BEAT_MS};
+    struct lf_engine_opts opts = rig_opts();
+    struct lf_engine_state es;
+    atomic_store(&n_beats, 0);
+    atomic_store(&beat_fails, false);
+    rig_open(&f, 128, &opts);
+    while (atomic_load(&n_beats) < 1) lf_clock_sleep_ms(1); /* at once */
+    int64_t began = lf_clock_ns();
+    while (atomic_load(&n_beats) < 6) lf_clock_sleep_ms(1); /* without work */
+    assert_true(lf_clock_ns() - began >= 4 * BEAT_MS * LF_NS_PER_MS);
+    assert_int_equal(rig_generate(&f, 100, 10, 1).n_tokens, 10);
+    assert_true(atomic_load(&n_beats) >= 16); /* and in each round */
+    atomic_store(&beat_fails, true);
+    do {
+        lf_clock_sleep_ms(1);
+        lf_engine_snapshot(f.engine, &es);
+    } while (es.alive);
+    assert_string_equal(es.message, "the device failed");
+    rig_close(&f);
+}
+
+static void what_an_engine_that_stands_still_has_is_ended_in_its_place(void **state)
+{
+    (void)state;
+    struct engine_rig f = {.backend = {.gate = 1, .n_async_steps = n_async_steps}};
+    struct lf_engine_opts opts = rig_opts();
+    struct lf_engine_state es;
+    struct notes notes = {PTHREAD_MUTEX_INITIALIZER, 0};
+    int32_t prompt[10];
+    int retry;
+    rig_open(&f, 128, &opts);
+    rig_prompt(prompt, 10, 1);
+    struct lf_gen_params p = rig_params(prompt, 10, 10);
+    p.notify = note;
+    p.notify_ctx = &notes;
+    struct lf_request *req = rig_submit(&f, &p);
+    struct lf_request_state st;
+    lf_engine_declare_dead(f.engine, "a rank has failed");
+    lf_engine_declare_dead(f.engine, "something else");
+    lf_request_snapshot(req, &st);
+    assert_int_equal(st.finish, LF_FINISH_ERROR);
+    assert_int_equal(st.status, LF_DEVICE);
+    assert_string_equal(st.message, "a rank has failed");
+    assert_int_equal(note_count(&notes), 1);
+    lf_engine_snapshot(f.engine, &es);
+    assert_false(es.alive);
+    assert_string_equal(es.message, "a rank has failed");
+    assert_int_equal(rig_try(&f, &p, &retry), LF_DEVICE);
+    f.backend.gate = 0;
+    lf_request_put(req);
+    rig_close(&f);
+}
+
 static void notify_comes_at_most_once_a_step_and_never_after_put(void **state)
 {
     struct engine_rig *f = *state;
@@ -192,6 +259,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(submitting_without_memory_is_refused_and_the_next_one_works),
         cmocka_unit_test(an_engine_that_does_not_move_is_declared_dead),
+        cmocka_unit_test(an_engine_that_others_wait_for_says_that_it_is_there_and_hears_that_they_are_not),
+        cmocka_unit_test(what_an_engine_that_stands_still_has_is_ended_in_its_place),
         CASE(notify_comes_at_most_once_a_step_and_never_after_put),
         CASE(a_snapshot_tells_how_things_stand),
         CASE(who_has_just_come_is_expected_behind_those_that_wait),
