@@ -132,7 +132,7 @@ static struct lf_step step_init(const struct lf_executor *x, enum lf_wanted want
                             .weights = x->weights.of,
                             .base = x->base,
                             .ws = &x->ws,
-                            .fused_norm_tokens = x->fused_norm_tokens,
+                            .fused_norm_tokens = x->fused_norm_tokens[wanted],
                             .sampled = x->sampled,
                             .kv = x->views,
                             .states = x->state_views,
@@ -237,20 +237,32 @@ static bool has_fused_norm(const struct lf_op *op)
     return op->out[LF_OP_Y_SUM_SQUARES] != LF_NONE || op->in[LF_OP_X_SUM_SQUARES] != LF_NONE;
 }
 
-/* Each shape once, for as many tokens as it may have. */
+/* Each shape once, for as many tokens as it may have: other programs have no others. */
 static void prepare_gemms(struct lf_executor *x)
 {
     const struct lf_ops *ops = lf_device_ops(x->dev);
     if (!ops->gemm_prepare) return;
     struct lf_step s = step_init(x, LF_WANTED_ALL, x->limits.chunk, x->limits.max_out);
-    x->fused_norm_tokens = LF_FUSED_NORM_TOKENS;
     for (int i = 0; i < s.program->n_ops; i++) {
-        const struct lf_op *op = &s.program->ops[i];
-        if (!lf_op_has_gemm(op->kind)) continue;
-        struct lf_gemm_params p = lf_step_gemm_params(&s, op);
-        if (has_fused_norm(op)) x->fused_norm_tokens = LF_MIN(x->fused_norm_tokens, ops->fused_norm_tokens(x->dev, &p));
+        if (!lf_op_has_gemm(s.program->ops[i].kind)) continue;
+        struct lf_gemm_params p = lf_step_gemm_params(&s, &s.program->ops[i]);
         if (!is_prepared(&s, i, &p)) ops->gemm_prepare(x->dev, &p);
     }
+}
+
+/* Up to how many tokens all that a program fuses can be. What one fuses another may not: where the last layer only
+ * appends, one GEMM alone reads what several do elsewhere. */
+static int find_fused_norm_tokens(const struct lf_executor *x, enum lf_wanted wanted)
+{
+    struct lf_step s = step_init(x, wanted, x->limits.chunk, x->limits.max_out);
+    int n = LF_FUSED_NORM_TOKENS;
+    for (int i = 0; i < s.program->n_ops; i++) {
+        const struct lf_op *op = &s.program->ops[i];
+        if (!lf_op_has_gemm(op->kind) || !has_fused_norm(op)) continue; /* others have other inputs there */
+        struct lf_gemm_params p = lf_step_gemm_params(&s, op);
+        n = LF_MIN(n, lf_device_ops(x->dev)->fused_norm_tokens(x->dev, &p));
+    }
+    return n;
 }
 
 /* A decode step of sequences that have no token: it looks at the places of all, and at nobody's slot. */
@@ -287,6 +299,7 @@ enum lf_status lf_executor_prepare(struct lf_executor *x, const struct lf_kv_cac
     static const int32_t no_ids[LF_GRAPH_TOKENS];
     use_cache(x, kv);
     prepare_gemms(x);
+    for (int i = 0; i < LF_WANTED_N; i++) x->fused_norm_tokens[i] = find_fused_norm_tokens(x, (enum lf_wanted)i);
     if (lf_device_info(x->dev)->is_host) return LF_OK;
     int sizes[LF_GRAPHS_N];
     int most = LF_MIN(x->limits.max_out, x->limits.chunk), n_ids = LF_MIN(most, LF_GRAPH_TOKENS);

@@ -40,8 +40,8 @@ struct lf_executor {
     struct lf_state_arrays state_arrays; /* host: the step's chunks */
     int n_state_slots;                   /* of that cache */
     struct lf_graphs graphs, several;    /* of decode steps, owned; none on a device without */
-    int fused_norm_tokens;
-    const int32_t *sampled; /* device; as in struct lf_step */
+    int fused_norm_tokens[LF_WANTED_N];  /* of each program */
+    const int32_t *sampled;              /* device; as in struct lf_step */
 };
 
 /* As lf_model_prepare. */

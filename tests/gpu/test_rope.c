@@ -497,7 +497,8 @@ static void fp8_pages_are_the_reference_s_of_what_plain_pages_hold(void **state)
     }
 }
 
-/* Plain and coded weights by turns, with and without bias, with x as it is and as half a norm. */
+/* Plain and coded weights by turns, with and without bias, with x as it is and as half a norm. FP8 has scales that the
+ * FP8 GEMM of Hopper does not take: with it there is no prologue to compare. */
 static void a_gemm_with_rope_as_epilogue_has_the_bits_of_both(void **state)
 {
     (void)state;
@@ -505,7 +506,7 @@ static void a_gemm_with_rope_as_epilogue_has_the_bits_of_both(void **state)
     uint64_t seed = 45;
     static const struct lf_format coded[] = {
         {.dtype = LF_BF16, .code = LF_CODE_I4, .group = 64, .group_rows = 1, .zeros = true},
-        {.dtype = LF_BF16, .code = LF_CODE_E4M3, .group = 128, .group_rows = 128},
+        {.dtype = LF_BF16, .code = LF_CODE_E4M3, .group = 128, .group_rows = 1},
         {.dtype = LF_BF16, .code = LF_CODE_I4, .group = 128, .group_rows = 1}};
     static const struct shape plain[] = {{32, 8, 128, 128, .norm = false}, {4, 2, 64, 64, .norm = false},
                                          {7, 7, 80, 80, .norm = false},    {3, 3, 256, 256, .norm = false},
