@@ -60,32 +60,35 @@ static enum lf_status check_bytes(const struct lf_tensor *t, const char *name, s
                    t->dtype_name);
 }
 
+enum { MXFP4_GROUP = 32, MXFP4_GROUP_BYTES = 16 };
+
+static const struct lf_scheme mxfp4_scheme = {
+    .packing = &lf_packing_mxfp4, .code = LF_CODE_E2M1, .bits = 4, .group = MXFP4_GROUP, .group_rows = 1};
+
 /* Blocks and scales of all experts in place of their matrices: MXFP4 (formats/fp4.c) under names and in shapes of its
  * own. Whatever the model's type is, bf16 holds its values. */
 static enum lf_status bind_mxfp4(const struct binding *b, struct lf_part *p, const char *blocks_name,
                                  const char *scales_name, struct lf_err *err)
 {
-    enum { GROUP = 32, GROUP_BYTES = 16 };
-    int n_experts = b->slot->n_experts, n_groups = p->n_in / GROUP;
+    int n_experts = b->slot->n_experts, n_groups = p->n_in / MXFP4_GROUP;
     const struct lf_tensor *scales = lf_name_find(b->set, scales_name);
     if (!scales)
         return lf_fail(err, LF_CORRUPT, "tensor %s is missing, of which %s needs the scales", scales_name, blocks_name);
-    if (p->n_in % GROUP != 0)
-        return lf_fail(err, LF_CORRUPT, "tensor %s is MXFP4, in groups of %d, of rows of %d", blocks_name, (int)GROUP,
-                       p->n_in);
+    if (p->n_in % MXFP4_GROUP != 0)
+        return lf_fail(err, LF_CORRUPT, "tensor %s is MXFP4, in groups of %d, of rows of %d", blocks_name,
+                       (int)MXFP4_GROUP, p->n_in);
     LF_TRY(check_bytes(p->tensor, blocks_name, err));
     LF_TRY(check_bytes(scales, scales_name, err));
-    LF_TRY(check_shape(p->tensor, blocks_name, (int[SHAPE_N]){n_experts, p->n_rows, n_groups, GROUP_BYTES}, err));
+    LF_TRY(check_shape(p->tensor, blocks_name, (int[SHAPE_N]){n_experts, p->n_rows, n_groups, MXFP4_GROUP_BYTES}, err));
     LF_TRY(check_shape(scales, scales_name, (int[SHAPE_N]){n_experts, p->n_rows, n_groups}, err));
     p->stored = LF_STORED_PACKED;
     p->dtype = LF_BF16;
-    p->quantized = (struct lf_quantized){
-        .scheme = {.packing = &lf_packing_mxfp4, .code = LF_CODE_E2M1, .bits = 4, .group = GROUP, .group_rows = 1},
-        .sources = {[LF_SOURCE_CODES] = p->tensor, [LF_SOURCE_SCALES] = scales},
-        .n_shares = n_experts,
-        .share = p->expert,
-        .n_out = p->n_rows,
-        .n_in = p->n_in};
+    p->quantized = (struct lf_quantized){.scheme = mxfp4_scheme,
+                                         .sources = {[LF_SOURCE_CODES] = p->tensor, [LF_SOURCE_SCALES] = scales},
+                                         .n_shares = n_experts,
+                                         .share = p->expert,
+                                         .n_out = p->n_rows,
+                                         .n_in = p->n_in};
     return LF_OK;
 }
 
@@ -198,10 +201,26 @@ enum lf_status lf_part_bind(struct lf_part *part, const struct lf_slot *slot, co
     return bind(&b, part, err);
 }
 
-/* A type that holds the scales of a matrix as they are. */
+enum lf_status lf_part_bind_dummy(struct lf_part *p, const struct lf_slot *slot, const struct lf_hparams *hp,
+                                  struct lf_err *err)
+{
+    const struct lf_scheme *scheme = slot->by_columns && hp->mxfp4 ? &mxfp4_scheme : NULL;
+    struct place at = own_place(slot, p);
+    bool is_ignored = false;
+    if (slot->is_vector) return LF_OK;
+    if (hp->quantization)
+        LF_TRY(lf_quantization_find(hp->quantization, lf_str_c(at.module), &scheme, &is_ignored, err));
+    if (!scheme || is_ignored) return LF_OK;
+    p->stored = LF_STORED_PACKED;
+    p->quantized = (struct lf_quantized){.scheme = *scheme, .n_shares = 1, .n_out = p->n_rows, .n_in = p->n_in};
+    return LF_OK;
+}
+
+/* A type that holds the scales of a matrix as they are. Those of dummy weights are powers of two. */
 static enum lf_dtype scales_type(const struct lf_tensor *scales)
 {
     enum lf_source_type type;
+    if (!scales) return LF_F32;
     if (!lf_source_type_of(scales->dtype_name, &type)) return LF_F32;
     return type == LF_SOURCE_BF16 ? LF_BF16 : type == LF_SOURCE_F16 ? LF_F16 : LF_F32;
 }

@@ -12,6 +12,9 @@ void lf_part_name(struct lf_part *part, const struct lf_slot *slot);
  * is missing or has another shape, LF_UNSUPPORTED for a type that is not implemented, LF_LIMIT. */
 LF_MUST_CHECK enum lf_status lf_part_bind(struct lf_part *part, const struct lf_slot *slot, const struct lf_hparams *hp,
                                           const struct lf_tensor_set *set, struct lf_err *err);
+/* The same of dummy weights: of what config.json says and nothing else, how the part would be quantized. */
+LF_MUST_CHECK enum lf_status lf_part_bind_dummy(struct lf_part *part, const struct lf_slot *slot,
+                                                const struct lf_hparams *hp, struct lf_err *err);
 /* The format of a bound part's rows as the files have them, whichever way they are loaded: of canonical rows
  * (core/format.h) of a quantized matrix, else plain. Blocks of rows are told only where they are those of the slot. */
 struct lf_format lf_part_format(const struct lf_part *part, const struct lf_slot *slot);

@@ -5,6 +5,8 @@
  * the size of its input and activations stay finite through any number of layers. No conversion is needed, so a value
  * costs a fraction of a nanosecond and an 8B model a few seconds. Norm weights are 1, biases small.
  *
+ * Coded elements are random codes, of FP8 with one fixed exponent too, times a power of two of the same purpose.
+ *
  * Rows are counters of their own: 64-bit words lf_mix64(key of the row + i), each cut into elements. */
 #include "model/dummy.h"
 
@@ -46,6 +48,28 @@ static struct lanes lanes_of(enum lf_dtype dtype, int e)
     return (struct lanes){0x807fffff807fffffu, field * 0x0000000100000001u};
 }
 
+/* Bits kept of a code's random byte, bits set, and the root mean square of what comes of it. */
+struct codes {
+    uint8_t random, set;
+    double rms;
+};
+
+static struct codes codes_of(enum lf_code code)
+{
+    switch (code) {
+    case LF_CODE_E4M3:
+        return (struct codes){0x87, 0x38, 1.46}; /* 1 to 1.875 */
+    case LF_CODE_I4:
+        return (struct codes){0x0f, 0, 4.6};
+    case LF_CODE_E2M1:
+        return (struct codes){0x0f, 0, 2.9};
+    case LF_CODE_I8:
+    case LF_CODE_NONE: /* no coded rows' */
+        break;
+    }
+    return (struct codes){0xff, 0, 74.0};
+}
+
 static void fill_row(unsigned char *out, struct lanes lanes, uint64_t key, size_t n_bytes)
 {
     size_t i = 0;
@@ -57,6 +81,26 @@ static void fill_row(unsigned char *out, struct lanes lanes, uint64_t key, size_
     if (i < n_bytes) {
         uint64_t bits = (lf_mix64(key + counter) & lanes.random) | lanes.exponent;
         memcpy(out + i, &bits, n_bytes - i);
+    }
+}
+
+static uint64_t tensor_key(const char *name, uint64_t seed)
+{
+    return lf_mix64(name_hash(name) ^ lf_mix64(seed));
+}
+
+void lf_dummy_codes(const struct lf_quant_room *out, const struct lf_format *f, const char *name, uint64_t seed,
+                    int n_in, int row_first, int from, int n_rows)
+{
+    struct codes codes = codes_of(f->code);
+    struct lanes lanes = {codes.random * 0x0101010101010101u, codes.set * 0x0101010101010101u};
+    float scale = ldexpf(1.0f, (int)lrint(-0.5 * log2((double)n_in * codes.rms * codes.rms)));
+    size_t n_groups = (size_t)lf_format_n_groups(f, n_in);
+    uint64_t key = tensor_key(name, seed);
+    for (int r = from; r < from + n_rows; r++) {
+        fill_row(out->codes + (size_t)r * (size_t)n_in, lanes, lf_mix64(key + (uint64_t)(row_first + r)), (size_t)n_in);
+        for (size_t g = 0; g < n_groups; g++) out->scales[(size_t)r * n_groups + g] = scale;
+        if (out->zeros) memset(out->zeros + (size_t)r * n_groups, LF_I4_ZERO, n_groups);
     }
 }
 
@@ -75,8 +119,8 @@ void lf_dummy_fill(void *out, enum lf_dtype dtype, const char *name, uint64_t se
     bool is_bias = lf_str_ends(s, LF_STR(".bias")) || lf_str_find(s, LF_STR("_bias.")) >= 0;
     int e = is_bias ? -6 : (int)lrint(-0.5 * log2((double)n_in * 7.0 / 3.0));
     struct lanes lanes = lanes_of(dtype, e);
-    uint64_t tensor_key = lf_mix64(name_hash(name) ^ lf_mix64(seed));
+    uint64_t key = tensor_key(name, seed);
     for (int r = 0; r < n_rows; r++, at += row_bytes) {
-        fill_row(at, lanes, lf_mix64(tensor_key + (uint64_t)(row_first + r)), row_bytes);
+        fill_row(at, lanes, lf_mix64(key + (uint64_t)(row_first + r)), row_bytes);
     }
 }

@@ -717,7 +717,8 @@ static enum lf_status read_config(struct lf_hparams *hp, struct lf_json_value ro
     hp->dtype = LF_BF16;
     hp->architecture = fam->name;
     LF_TRY(find_text(fam, root, &text, err));
-    LF_TRY(lf_quantization_read(&hp->quantization, root, text, fam->mxfp4, err));
+    hp->mxfp4 = fam->mxfp4;
+    LF_TRY(lf_quantization_read(&hp->quantization, root, text, &hp->mxfp4, err));
     if (fam->text_type) {
         LF_TRY(refuse_foreign_keys(fam, root, err));
         LF_TRY(read_common(hp, root, err));

@@ -70,6 +70,7 @@ struct lf_hparams {
     int n_ropes;
     enum lf_dtype dtype;                  /* torch_dtype: what --load dummy makes, and quantized matrices stand for */
     struct lf_quantization *quantization; /* how matrices of the files are quantized, owned; NULL: they are not */
+    bool mxfp4;                           /* experts are said to be in MXFP4 (arch.h); files may have them otherwise */
     int32_t eos_ids[LF_EOS_IDS_N];        /* config.json, generation_config.json, and what was added */
     int n_eos;
     struct lf_split split; /* of what the device has of the model; all numbers here are the whole model's */

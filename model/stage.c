@@ -16,13 +16,13 @@ static size_t row_bytes_of(const struct lf_part *p)
 /* What is hashed of a row as it is read. */
 static size_t hashed_bytes_of(const struct lf_part *p)
 {
-    if (p->stored == LF_STORED_PACKED) return lf_quantized_piece_bytes(&p->quantized);
-    return row_bytes_of(p);
+    if (p->stored == LF_STORED_PACKED && p->tensor) return lf_quantized_piece_bytes(&p->quantized);
+    return p->coded ? (size_t)p->n_in : row_bytes_of(p);
 }
 
 uint64_t lf_part_file_bytes(const struct lf_part *p, int n)
 {
-    if (p->stored == LF_STORED_PACKED) return lf_quantized_bytes(&p->quantized, n);
+    if (p->stored == LF_STORED_PACKED && p->tensor) return lf_quantized_bytes(&p->quantized, n);
     return (uint64_t)n * row_bytes_of(p);
 }
 
@@ -116,8 +116,21 @@ static enum lf_status read_columns(struct lf_stage *s, const struct lf_part *p, 
 struct dummy_job {
     const struct lf_stage *stage;
     const struct lf_part *part;
+    struct lf_format format;    /* where they stay coded, */
+    struct lf_quant_room coded; /* and then where they go */
     int row, n_rows, n_tasks;
 };
+
+/* Codes, scales and zero points of n rows that stay coded, in the room that expanded rows have. */
+static struct lf_quant_room cut_rows(char *rows, const struct lf_format *format, int n, int n_in)
+{
+    size_t n_codes = LF_ROUND_UP((size_t)n * (size_t)n_in, sizeof(float));
+    size_t n_scales = (size_t)n * (size_t)lf_format_n_groups(format, n_in);
+    LF_ASSERT(n_codes + n_scales * (sizeof(float) + 1) <= LF_STAGE_BYTES);
+    struct lf_quant_room out = {.codes = (uint8_t *)rows, .scales = (float *)(void *)(rows + n_codes)};
+    if (format->zeros) out.zeros = (uint8_t *)(out.scales + n_scales);
+    return out;
+}
 
 static void dummy_task(void *ctx, int task_idx, int worker_idx)
 {
@@ -126,6 +139,11 @@ static void dummy_task(void *ctx, int task_idx, int worker_idx)
     const struct lf_part *p = job->part;
     int first = (int)((int64_t)job->n_rows * task_idx / job->n_tasks);
     int end = (int)((int64_t)job->n_rows * (task_idx + 1) / job->n_tasks);
+    if (p->coded) {
+        lf_dummy_codes(&job->coded, &job->format, p->name, job->stage->dummy_seed, p->n_in, job->row, first,
+                       end - first);
+        return;
+    }
     char *rows = job->stage->rows + (size_t)first * row_bytes_of(p);
     int row = (int)p->tensor_row + job->row + first;
     if (p->tensor_columns == 0) {
@@ -146,8 +164,13 @@ static enum lf_status stage_dummy(struct lf_stage *s, const struct lf_part *p, i
     struct dummy_job job = {.stage = s, .part = p, .row = row, .n_rows = n};
     job.n_tasks = LF_MIN(n, lf_threads_n(threads));
     LF_TRY(need_packed(s, (size_t)job.n_tasks * (size_t)p->tensor_columns * lf_dtype_bytes(p->dtype), err));
+    if (p->coded) {
+        job.format = lf_scheme_format(&p->quantized.scheme, p->dtype);
+        job.coded = cut_rows(s->rows, &job.format, n, p->n_in);
+        s->coded = (struct lf_quant_rows){job.coded.codes, job.coded.scales, job.coded.zeros};
+    }
     lf_threads_run(threads, job.n_tasks, dummy_task, &job);
-    if (s->hashes) lf_hash_rows(&s->sha, threads, s->rows, n, row_bytes_of(p));
+    if (s->hashes) lf_hash_rows(&s->sha, threads, s->rows, n, hashed_bytes_of(p));
     return LF_OK;
 }
 

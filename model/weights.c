@@ -75,7 +75,7 @@ static enum lf_status add_part(struct lf_weight_layout *l, const struct lf_hpara
                           .tensor_columns = slot->rank_columns,
                           .dtype = hp->dtype};
     lf_part_name(p, slot);
-    if (l->set) LF_TRY(lf_part_bind(p, slot, hp, l->set, err));
+    LF_TRY(l->set ? lf_part_bind(p, slot, hp, l->set, err) : lf_part_bind_dummy(p, slot, hp, err));
     l->file_bytes += lf_part_file_bytes(p, p->n_rows);
     l->n_parts++;
     return LF_OK;

@@ -25,35 +25,15 @@
  * sm_90a, n_in and n_out divisible by 8. Any shape: expert_rows.cu. */
 #include <limits.h>
 
-#include "device/cuda/elem.cuh"
-#include "device/cuda/expert_list.cuh"
-#include "device/cuda/launch.cuh"
-#include "device/cuda/ptx_copy.cuh"
-#include "device/cuda/ptx_tma.cuh"
-#include "device/cuda/ptx_wgmma.cuh"
-#include "device/cuda/tensor_map.cuh"
+#include "device/cuda/expert_gemm.cuh"
 
-enum {
-    GROUP_THREADS = 128,
-    GROUP_WARPS = GROUP_THREADS / WARP,
-    N_CONSUMERS = 2, /* warpgroups */
-    GEMM_THREADS = (1 + N_CONSUMERS) * GROUP_THREADS,
-    HALF_ROWS = 64, /* of a consumer */
-    TILE_ROWS = N_CONSUMERS * HALF_ROWS,
-    STEP = 64, /* of the depth */
-    ROW_BYTES = STEP * 2,
-    HALF_BYTES = HALF_ROWS * ROW_BYTES,
-    X_BYTES = TILE_ROWS * ROW_BYTES,
-    LAG = 2,
-    UNITS = ROW_BYTES / 16,                 /* of 16 bytes, a thread each */
-    ROWS_APART = GROUP_THREADS / UNITS,     /* rows that the producers copy at once */
-    ROWS_A_THREAD = TILE_ROWS / ROWS_APART, /* of a step */
-};
-static_assert(ROWS_APART % 8 == 0, "the swizzle of a thread's rows is one and the same");
+enum { GEMM_THREADS = (1 + N_CONSUMERS) * GROUP_THREADS, LAG = 2 };
 
 /* Tiles of so many columns. */
-template <int COLUMNS> struct gemm_shape {
-    static constexpr int N_SLOTS = COLUMNS == 256 ? 4 : COLUMNS == 128 ? 6 : 7, W_BYTES = COLUMNS * ROW_BYTES;
+template <int COLUMNS_> struct gemm_shape {
+    static constexpr int COLUMNS = COLUMNS_, N_SLOTS = COLUMNS == 256 ? 4 : COLUMNS == 128 ? 6 : 7;
+    static constexpr int W_BYTES = COLUMNS * ROW_BYTES;
+    static constexpr float AFTER = 1.0f;
     static_assert(LAG + 1 < N_SLOTS, "slots that are neither under way nor published");
 
     struct memory {
@@ -62,52 +42,10 @@ template <int COLUMNS> struct gemm_shape {
         uint64_t full[N_SLOTS], empty[N_SLOTS];
         expert_list<TILE_ROWS> list;
     };
-
-    /* Where a role is in the ring. */
-    struct cursor {
-        int slot, parity;
-
-        LF_GPU_MEMBER void advance()
-        {
-            if (++slot < N_SLOTS) return;
-            slot = 0;
-            parity ^= 1;
-        }
-    };
-
-    LF_GPU_MEMBER static expert_walk<TILE_ROWS> walk(const memory &smem, int column_tiles)
-    {
-        return {smem.list, column_tiles, (int)blockIdx.x, (int)gridDim.x};
-    }
-};
-
-struct gemm_args {
-    void *y;
-    const float *bias;
-    const char *x; /* by token */
-    const int32_t *rows, *first;
-    int n_in, n_out, n_experts, k;
-    int columns, column_tiles, n_steps; /* columns: of a tile */
-    bool y_float;
-};
-
-/* The thread's rows of a tile, by token: rows apart, where they begin in x. */
-struct gathered_rows {
-    uint32_t at[ROWS_A_THREAD];
-    int n;
-
-    LF_GPU_MEMBER void find(const gemm_args &args, const expert_tile &tile, int thread)
-    {
-        int first = thread / UNITS;
-        n = max(0, (tile.n_rows - first + ROWS_APART - 1) / ROWS_APART);
-#pragma unroll
-        for (int i = 0; i < ROWS_A_THREAD; i++)
-            if (i < n) at[i] = (uint32_t)(args.rows[tile.row + first + i * ROWS_APART] / args.k) * args.n_in * 2;
-    }
 };
 
 template <class SHAPE, bool BY_TOKEN> struct producer {
-    using cursor = typename SHAPE::cursor;
+    using cursor = ring_cursor<SHAPE::N_SLOTS>;
 
     const gemm_args &args;
     typename SHAPE::memory &smem;
@@ -115,7 +53,7 @@ template <class SHAPE, bool BY_TOKEN> struct producer {
     int thread; /* of the warpgroup */
     cursor ring, done;
     int n_begun; /* steps whose copies are not known to be complete */
-    gathered_rows rows;
+    gathered_rows<GROUP_THREADS> rows;
 
     LF_GPU_MEMBER uint32_t full(const cursor &at) const
     {
@@ -141,29 +79,16 @@ template <class SHAPE, bool BY_TOKEN> struct producer {
 
     LF_GPU_MEMBER void gather(int step)
     {
-        int unit = thread % UNITS, first = thread / UNITS, depth = step * STEP + unit * 8;
-        uint32_t dst = shared_address(smem.x[ring.slot]) + first * ROW_BYTES + (unit ^ first % 8) * 16;
-        bool is_there = depth < args.n_in;
-#pragma unroll
-        for (int i = 0; i < ROWS_A_THREAD; i++)
-            if (i < rows.n)
-                cp_async_cg_16(dst + i * ROWS_APART * ROW_BYTES, args.x + (is_there ? rows.at[i] + depth * 2 : 0),
-                               is_there ? 16 : 0);
-        cp_async_commit_group();
+        rows.bring(args, shared_address(smem.x[ring.slot]), step, thread);
         if (++n_begun <= LAG) return;
         cp_async_wait_group<LAG>();
         publish();
     }
 
-    LF_GPU_MEMBER int n_halves(const expert_tile &tile) const
-    {
-        return (tile.n_rows + HALF_ROWS - 1) / HALF_ROWS;
-    }
-
     /* Of rows that lie sorted. */
     LF_GPU_MEMBER void bring_rows(const expert_tile &tile, int step) const
     {
-        for (int h = 0; h < n_halves(tile); h++)
+        for (int h = 0; h < halves_of(tile); h++)
             cp_async_bulk_tensor_2d(shared_address(smem.x[ring.slot]) + h * HALF_BYTES, x_map, full(ring), step * STEP,
                                     tile.row + h * HALF_ROWS);
     }
@@ -176,7 +101,7 @@ template <class SHAPE, bool BY_TOKEN> struct producer {
             if (thread == 0) bring_weights(tile, step, SHAPE::W_BYTES);
             gather(step);
         } else {
-            bring_weights(tile, step, SHAPE::W_BYTES + n_halves(tile) * HALF_BYTES);
+            bring_weights(tile, step, SHAPE::W_BYTES + halves_of(tile) * HALF_BYTES);
             bring_rows(tile, step);
         }
         ring.advance();
@@ -189,7 +114,7 @@ template <class SHAPE, bool BY_TOKEN> struct producer {
         int n = min((int)SHAPE::N_SLOTS, args.n_steps);
         cursor begin = ring;
         for (int step = 0; step < n; step++, ring.advance())
-            bring_weights(tile, step, SHAPE::W_BYTES + n_halves(tile) * HALF_BYTES);
+            bring_weights(tile, step, SHAPE::W_BYTES + halves_of(tile) * HALF_BYTES);
         wait_predecessor();
         ring = begin;
         for (int step = 0; step < n; step++, ring.advance()) bring_rows(tile, step);
@@ -198,7 +123,7 @@ template <class SHAPE, bool BY_TOKEN> struct producer {
 
     LF_GPU_MEMBER void run()
     {
-        auto walk = SHAPE::walk(smem, args.column_tiles);
+        auto walk = walk_of(smem.list, args);
         bool has_waited = BY_TOKEN;
         for (expert_tile tile; walk.take(tile);) {
             int step = 0;
@@ -210,134 +135,6 @@ template <class SHAPE, bool BY_TOKEN> struct producer {
         if (!has_waited) wait_predecessor();
         cp_async_wait_group<0>();
         while (n_begun > 0) publish();
-    }
-};
-
-/* One consumer warpgroup. Row half h of a thread is row 64 · group + 16 · warp + lane / 4 + 8h of the tile. */
-template <class T, class SHAPE> struct consumer {
-    static constexpr int COLUMNS = SHAPE::W_BYTES / ROW_BYTES;
-
-    const gemm_args &args;
-    typename SHAPE::memory &smem;
-    int group, warp, lane;
-    typename SHAPE::cursor ring;
-    float sums[COLUMNS / 2];
-
-    LF_GPU_MEMBER int take_slot()
-    {
-        int slot = ring.slot;
-        mbarrier_try_wait_parity(shared_address(&smem.full[slot]), ring.parity);
-        ring.advance();
-        return slot;
-    }
-
-    /* Each warp for itself. */
-    LF_GPU_MEMBER void release_slot(int slot) const
-    {
-        if (lane == 0) mbarrier_arrive(shared_address(&smem.empty[slot]));
-    }
-
-    /* sums += x · wᵀ of a step, started. */
-    LF_GPU_MEMBER void start(int slot)
-    {
-        uint32_t x = wgmma_descriptor_low(shared_address(smem.x[0]), 16) + (slot * X_BYTES + group * HALF_BYTES) / 16;
-        uint32_t w = wgmma_descriptor_low(shared_address(smem.w[0]), 16) + slot * (SHAPE::W_BYTES / 16);
-        wgmma_fence();
-#pragma unroll
-        for (int i = 0; i < STEP / 16; i++)
-            wgmma_ss<T>(sums, wgmma_descriptor(x, i * 32), wgmma_descriptor(w, i * 32), true);
-        wgmma_commit_group();
-    }
-
-    LF_GPU_MEMBER void hold_sums()
-    {
-#pragma unroll
-        for (int i = 0; i < COLUMNS / 2; i++) hold(sums[i]);
-    }
-
-    LF_GPU_MEMBER void multiply()
-    {
-#pragma unroll
-        for (int i = 0; i < COLUMNS / 2; i++) sums[i] = 0.0f;
-        hold_sums();
-        int before = take_slot();
-        start(before);
-        for (int step = 1; step < args.n_steps; step++) {
-            int slot = take_slot();
-            start(slot);
-            wgmma_wait_group<1>();
-            release_slot(before);
-            before = slot;
-        }
-        wgmma_wait_group<0>();
-        hold_sums();
-        release_slot(before);
-    }
-
-    LF_GPU_MEMBER void pass()
-    {
-        for (int step = 0; step < args.n_steps; step++) release_slot(take_slot());
-    }
-
-    /* Pairs of columns from four times eight, turned round: the lane's eight neighbouring columns of a row, if the row
-     * is there. */
-    LF_GPU_MEMBER void store(size_t at, bool is_there, int quad, float (&x)[4], float (&y)[4]) const
-    {
-        if (args.y_float) {
-            quad_transpose(x, quad);
-            quad_transpose(y, quad);
-            float4 *out = (float4 *)((float *)args.y + at);
-            if (!is_there) return;
-            out[0] = make_float4(x[0], y[0], x[1], y[1]);
-            out[1] = make_float4(x[2], y[2], x[3], y[3]);
-        } else {
-            float words[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) words[i] = __uint_as_float(pack<T>(x[i], y[i]));
-            quad_transpose(words, quad);
-            if (is_there) *(float4 *)((T *)args.y + at) = make_float4(words[0], words[1], words[2], words[3]);
-        }
-    }
-
-    /* A lane has two columns of each eight. Four times eight at once are turned round in the quad, so that a lane has
-     * one of them whole: few stores of 16 bytes, where a store takes its time by the rows that it touches. */
-    LF_GPU_MEMBER void write(const expert_tile &tile) const
-    {
-        int r = group * HALF_ROWS + warp * 16 + lane / 4, quad = lane % 4, col0 = tile.column_tile * COLUMNS;
-        const float *bias = args.bias ? args.bias + (size_t)tile.expert * args.n_out + col0 + quad * 2 : nullptr;
-        size_t at = (size_t)(tile.row + r) * args.n_out + col0 + quad * 8;
-#pragma unroll
-        for (int j = 0; j < COLUMNS / 8; j += 4) {
-            if (col0 + 8 * j >= args.n_out) break;
-            float2 b[4] = {};
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                if (bias && col0 + 8 * (j + i) < args.n_out) b[i] = *(const float2 *)(bias + 8 * (j + i));
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                float x[4], y[4];
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    x[i] = sums[4 * (j + i) + 2 * h] + b[i].x;
-                    y[i] = sums[4 * (j + i) + 2 * h + 1] + b[i].y;
-                }
-                bool is_there = r + 8 * h < tile.n_rows && col0 + 8 * (j + quad) < args.n_out;
-                store(at + 8 * j + (size_t)(8 * h) * args.n_out, is_there, quad, x, y);
-            }
-        }
-    }
-
-    LF_GPU_MEMBER void run()
-    {
-        auto walk = SHAPE::walk(smem, args.column_tiles);
-        for (expert_tile tile; walk.take(tile);) {
-            if (uniform(tile.n_rows) <= group * HALF_ROWS) {
-                pass();
-                continue;
-            }
-            multiply();
-            write(tile);
-        }
     }
 };
 
@@ -443,21 +240,7 @@ int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t exper
 {
     if (p->n_tokens == 0) return 0;
     const gemm_entry *entry = tiles >= 0 ? &entries[tiles] : entry_for(p, n_blocks);
-    gemm_args args = {};
-    args.y = p->y;
-    args.bias = p->bias;
-    args.x = (const char *)p->x;
-    args.rows = p->rows;
-    args.first = p->first;
-    args.n_in = p->w->n_in;
-    args.n_out = p->w->n_out;
-    args.n_experts = p->w->n_experts;
-    args.k = p->k;
-    args.column_tiles = (p->w->n_out + entry->columns - 1) / entry->columns;
-    args.columns = entry->columns;
-    args.n_steps = (p->w->n_in + STEP - 1) / STEP;
-    args.y_float = p->y_float;
-
+    gemm_args args = expert_gemm_args(p, entry->columns);
     CUtensorMap x_map, w_map;
     const cuuint64_t depth = (cuuint64_t)args.n_in;
     const cuuint64_t w_dims[3] = {depth, (cuuint64_t)args.n_out, (cuuint64_t)args.n_experts};
@@ -465,9 +248,7 @@ int lf_cuda_expert_gemm_sm90(const struct lf_expert_gemm_params *p, size_t exper
     const cuuint32_t w_box[3] = {STEP, (cuuint32_t)entry->columns, 1};
     int rc = encode_tensor_map(encode_tiled, &w_map, how.fp16, p->w->data, 3, w_dims, w_strides, w_box);
     if (rc != 0) return rc;
-    const cuuint64_t x_dims[2] = {depth, (cuuint64_t)p->n_tokens * (p->x_by_token ? 1 : (cuuint64_t)p->k)};
-    const cuuint32_t x_box[2] = {STEP, HALF_ROWS};
-    rc = encode_tensor_map(encode_tiled, &x_map, how.fp16, p->x, 2, x_dims, w_strides, x_box);
+    rc = encode_expert_rows(encode_tiled, &x_map, p, how.fp16);
     if (rc != 0) return rc;
 
     gemm_kernel *kernel = entry->kernels[how.fp16][p->x_by_token];

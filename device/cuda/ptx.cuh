@@ -1,7 +1,7 @@
 /* PTX instructions that CUDA C++ has no words for: a function each, named after the instruction, and nobody else writes
  * `asm`. Here those of a thread, sm_80 and later; the others by what they do:
  *
- *     ptx_copy.cuh     cp.async: global to shared memory without registers     sm_80
+ *     ptx_copy.cuh     cp.async: global to shared memory; ptx_copy_barrier.cuh: sm_90 sm_80
  *     ptx_mma.cuh      ldmatrix, mma.sync: matrices of a warp                  sm_80
  *     ptx_cluster.cuh  clusters of thread blocks, the grid before and behind   sm_90, and what stands for it before
  *     ptx_tma.cuh      mbarrier, cp.async.bulk.tensor: the copy engine         sm_90

@@ -8,18 +8,19 @@
 #include "core/check.h"
 #include "core/quant.h"
 #include "device/cuda/coded_order.h"
+#include "device/cuda/experts_cuda.h"
 
 enum { WEIGHT_BYTES = 2, BLOCK_GROUPS = 4 /* at most */ };
 
 static bool supports_format(const struct lf_device *dev, const struct lf_format *format, int n_out, int n_in,
                             int n_experts)
 {
-    (void)n_out;
     if (lf_format_is_plain(format)) return true;
+    if (n_experts > 0) return lf_experts_cuda_has_format(dev, format, n_out, n_in);
     /* A GPU that is only described is taken for one whose shared memory the kernels fit into. */
     bool has_gemv = dev->info.is_described || dev->cuda->has_gemv_quant;
     bool has_kernels = has_gemv && (format->code != LF_CODE_E2M1 || dev->info.act_dtype == LF_BF16);
-    return n_experts == 0 && has_kernels && lf_coded_order_has(format, n_in);
+    return has_kernels && lf_coded_order_has(format, n_in);
 }
 
 static uint64_t weight_bytes(const struct lf_format *format, int n_out, int n_in)

@@ -103,16 +103,19 @@ static bool says_nothing(struct lf_json_value v)
 }
 
 enum lf_status lf_quantization_read(struct lf_quantization **out, struct lf_json_value root, struct lf_json_value text,
-                                    bool has_mxfp4, struct lf_err *err)
+                                    bool *mxfp4, struct lf_err *err)
 {
     static const char *const keys[] = {"quantization_config", "compression_config"};
     struct lf_json_value places[] = {root, text};
+    bool has_mxfp4 = *mxfp4;
     *out = NULL;
+    *mxfp4 = false;
     for (size_t i = 0; i < LF_N_ELEMS(keys) * LF_N_ELEMS(places); i++) {
         struct lf_json_value config = lf_json_get(places[i / 2], keys[i % 2]),
                              method = lf_json_get(config, "quant_method");
         if (says_nothing(config)) continue;
-        if (has_mxfp4 && lf_json_string_is(method, "mxfp4")) return LF_OK;
+        *mxfp4 = has_mxfp4 && lf_json_string_is(method, "mxfp4");
+        if (*mxfp4) return LF_OK;
         for (size_t m = 0; m < LF_N_ELEMS(methods); m++)
             if (lf_json_string_is(method, methods[m].method)) return read_with(out, m, keys[i % 2], config, err);
         return lf_foreign_quantization(config, keys[i % 2], KNOWN, err);

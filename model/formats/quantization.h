@@ -29,10 +29,11 @@ struct lf_quantization {
 };
 
 /* What root, or text, the part of it that describes the model of text, says; *out NULL: the weights are plain.
- * has_mxfp4: the family's experts may be in MXFP4 by names of their own (weights.c), which then needs nothing of this.
+ * *mxfp4: the family's experts may be in MXFP4 by names of their own (bind.c), which then needs nothing of this; and
+ * then whether they are said to be.
  * LF_CORRUPT, LF_UNSUPPORTED, LF_LIMIT, LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_quantization_read(struct lf_quantization **out, struct lf_json_value root,
-                                                  struct lf_json_value text, bool has_mxfp4, struct lf_err *err);
+                                                  struct lf_json_value text, bool *mxfp4, struct lf_err *err);
 /* What hf_quant_config.json says, where config.json says nothing. */
 LF_MUST_CHECK enum lf_status lf_quantization_read_modelopt(struct lf_quantization **out, struct lf_json_value root,
                                                            struct lf_err *err);

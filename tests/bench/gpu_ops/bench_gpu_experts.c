@@ -3,9 +3,10 @@
  *     bench_gpu_experts [--tokens N] [--csv FILE] [--driver TEXT] [--commit TEXT]
  *
  * Random logits choose the experts, so each has about as much to do; weights come from memory each time (several layers
- * by turns, with other experts each). For the grouped GEMMs: GB/s of what must be read and written at least (the
- * weights of the experts that have rows, once), and of a large copy's rate; TFLOP/s, and of the rate of cuBLASLt's
- * dense GEMM with one matrix and as many rows, timed beside them. Medians; microseconds a call. */
+ * by turns, with other experts each); the same of FP8 in blocks and of MXFP4. For the grouped GEMMs: GB/s of what must
+ * be read and written at least (the weights of the experts that have rows, once), and of a large copy's rate; TFLOP/s,
+ * and of the rate of cuBLASLt's dense GEMM with one matrix and as many rows, timed beside them. Medians; microseconds a
+ * call. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +87,10 @@ static void call_copy(struct lf_device *dev, const void *ctx, int call_idx)
 
 /* ---- a layer's ops ---- */
 
-enum way { BY_TABLE, GEMV, HOPPER_128, HOPPER_256, HOPPER_96, DENSE };
+enum way { BY_TABLE, GEMV, HOPPER_128, HOPPER_256, HOPPER_96, FP8, MXFP4, DENSE };
+
+static const struct lf_format fp8 = {LF_BF16, LF_CODE_E4M3, 128, 128, false, LF_F32};
+static const struct lf_format mxfp4 = {LF_BF16, LF_CODE_E2M1, 32, 1, false, LF_F32};
 
 struct op {
     const struct bench *b;
@@ -144,6 +148,8 @@ static void call_gemm(struct lf_device *dev, const void *ctx, int call_idx)
 {
     const struct op *op = ctx;
     struct lf_weight w = {.format.dtype = LF_BF16, .n_out = op->n_out, .n_in = op->n_in, .n_experts = op->s->n_experts};
+    if (op->way == FP8) w.format = fp8;
+    if (op->way == MXFP4) w.format = mxfp4;
     size_t expert_bytes = (size_t)lf_weight_expert_bytes(lf_device_ops(dev), &w);
     size_t layer = (size_t)op->s->n_experts * expert_bytes;
     w.data = (char *)op->b->weights.ptr + (size_t)(call_idx % N_LAYERS) * layer;
@@ -162,7 +168,7 @@ static void call_gemm(struct lf_device *dev, const void *ctx, int call_idx)
                                       .n_tokens = op->n_tokens,
                                       .k = op->s->k};
     int n_sms = lf_device_info(dev)->n_sms, rc = 0;
-    if (op->way == BY_TABLE) lf_device_ops(dev)->expert_gemm(dev, &p);
+    if (op->way == BY_TABLE || op->way == FP8 || op->way == MXFP4) lf_device_ops(dev)->expert_gemm(dev, &p);
     if (op->way == GEMV) rc = lf_cuda_expert_gemv(&p, expert_bytes, n_sms, lf_cuda_launch(dev));
     if (op->way >= HOPPER_128 && op->way <= HOPPER_96)
         rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, (int)op->way - (int)HOPPER_128, lf_cuda_launch(dev));
@@ -218,11 +224,14 @@ static double experts_with_rows(const struct op *op)
 
 static void bench_gemm(const struct bench *b, struct op op, const char *name, double n_experts)
 {
-    static const char *const names[] = {"table", "GEMV", "Hopper 128", "Hopper 256", "Hopper 96", "cuBLASLt"};
+    static const char *const names[] = {"table",     "GEMV", "Hopper 128", "Hopper 256",
+                                        "Hopper 96", "FP8",  "MXFP4",      "cuBLASLt"};
     struct op ops[LF_N_ELEMS(names)];
     struct bench_candidate c[LF_N_ELEMS(names)];
     bool is_hopper = b->dev->cuda->has_expert_gemm;
-    bool has[] = {true, op.n_tokens <= 32 && b->dev->cuda->has_expert_gemv, is_hopper, is_hopper, is_hopper, true};
+    bool has[] = {
+        true, op.n_tokens <= 32 && b->dev->cuda->has_expert_gemv, is_hopper, is_hopper, is_hopper, is_hopper, is_hopper,
+        true};
     int n = 0, way_of[LF_N_ELEMS(names)];
     for (int way = 0; way < (int)LF_N_ELEMS(names); way++) {
         if (!has[way]) continue;
@@ -238,7 +247,8 @@ static void bench_gemm(const struct bench *b, struct op op, const char *name, do
     double around = 2.0 * (op.by_token ? op.n_tokens : rows) * op.n_in + rows * op.n_out * (op.y_float ? 4 : 2);
     for (int i = 0; i < n; i++) {
         double matrices = way_of[i] == DENSE ? 1.0 : n_experts;
-        double bytes = around + matrices * 2.0 * op.n_in * op.n_out;
+        double elem = way_of[i] == FP8 ? 1.0 : way_of[i] == MXFP4 ? 0.5 + 1.0 / 32.0 : 2.0;
+        double bytes = around + matrices * elem * op.n_in * op.n_out;
         report(b, &op, name, names[way_of[i]], c[i].us, bytes, flops, c[n - 1].us);
     }
 }
