@@ -44,6 +44,16 @@ void lf_stage_deinit(struct lf_stage *stage)
     *stage = (struct lf_stage){0};
 }
 
+/* At most n rows: whole pieces of a part's hash; coded ones also whole runs of every second one, if there is room for
+ * that: a GPU packs parts of runs block by block (device/cuda/weights_cuda.c). */
+static int whole_rows(int n, int piece, bool coded)
+{
+    enum { RUNS = 16 };
+    int unit = piece;
+    while (unit % RUNS != 0) unit += piece;
+    return coded && n >= unit ? n / unit * unit : n / piece * piece;
+}
+
 int lf_stage_begin(struct lf_stage *stage, const struct lf_part *p)
 {
     /* Coded rows are smaller than expanded ones, but where a row is a few columns and its scale. */
@@ -52,7 +62,7 @@ int lf_stage_begin(struct lf_stage *stage, const struct lf_part *p)
     int piece = lf_hash_piece_rows(hashed_bytes_of(p));
     lf_sha256_init(&stage->sha);
     lf_sha256_init(&stage->scales_sha);
-    if (n < p->n_rows) n = n / piece * piece; /* whole pieces of its hash */
+    if (n < p->n_rows) n = whole_rows(n, piece, p->coded);
     LF_ASSERT(n > 0);
     return n;
 }

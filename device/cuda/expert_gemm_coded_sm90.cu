@@ -2,9 +2,10 @@
  * rows and sums are; here weights become bf16 or fp16 on their way through shared memory, and nowhere else.
  *
  * Roles. Loaders bring codes, scales and zero points, 128 of the depth a block, into a ring of their own, as far ahead
- * as it has room: where rows are few that is all that costs time. Two warpgroups of expanders turn a block into two
- * steps of operands (codes.cuh), in the swizzle that wgmma wants, and bring the rows of x beside them. Two warpgroups
- * of consumers multiply. Threads do not meet: each ring has its barriers.
+ * as it has room: where rows are few that is all that costs time. Two warpgroups of expanders take blocks by turns.
+ * Each brings the rows of x, then turns its block into two steps of operands (codes.cuh), in the swizzle that wgmma
+ * wants: all of what it reads at once, for a warp is alone and would wait for each. Two warpgroups of consumers
+ * multiply. Threads do not meet: each ring has its barriers.
  *
  * Values. A weight is scale · (number - zero), rounded once to the type of the activations, as expand.cu has it. A
  * scale of E2M1 is a power of two: its product with a code is exact, and what is missing of it, LF_E2M1_SHIFT, is put
@@ -22,12 +23,11 @@
 
 enum {
     LOADER_THREADS = GROUP_THREADS,
-    EXPANDER_THREADS = 2 * GROUP_THREADS,
-    EXPANDER_WARPS = EXPANDER_THREADS / WARP,
-    CODED_THREADS = LOADER_THREADS + EXPANDER_THREADS + N_CONSUMERS * GROUP_THREADS,
+    N_EXPANDERS = 2, /* warpgroups */
+    CODED_THREADS = LOADER_THREADS + (N_EXPANDERS + N_CONSUMERS) * GROUP_THREADS,
     RUN_BYTES = LF_CODED_BLOCK_BYTES,
     STEPS = LF_CODED_BLOCK_K / STEP, /* of a block */
-    STEP_WORDS = STEP / 32,          /* of a lane's in a run: a word is 8 of 32 columns */
+    WORDS = LF_CODED_BLOCK_K / 32,   /* a lane's of a run: eight columns of each 32 */
     SMEM_BYTES = 227 * 1024,
 };
 
@@ -46,7 +46,10 @@ struct coded_args {
  *     SLOT_BYTES<COLUMNS>                             of a block, 16-byte aligned
  *     AFTER                                           what sums are multiplied by at last
  *     bring<COLUMNS>(to, args, tile, block, thread)   by the loaders
- *     expand<COLUMNS>(to, from, args, half, warp)     by a warp of the expanders: columns 64 · half … of the block */
+ *     expand<COLUMNS>(to, from, args, warp)           by a warp of four; to: the operands of the block's steps, of
+ * which the second may lie nowhere (NOWHERE) */
+
+enum : uint32_t { NOWHERE = ~0u };
 
 LF_GPU_FN uint32_t operand_at(uint32_t w, int row, int unit)
 {
@@ -94,29 +97,47 @@ template <int COLUMNS> struct coded_runs {
     }
 };
 
-/* Four-bit codes: a lane's words of a run. CODE::elements makes of word s of row r four pairs. */
+/* Four-bit codes. Words of odd rows are turned: s and its neighbour. CODE::scales is what belongs to the words of a
+ * row, in that order; CODE::elements makes of word s four pairs. */
 template <class CODE, int COLUMNS>
-LF_GPU_FN void expand_runs(uint32_t to, uint32_t from, const coded_args &args, int half, int warp)
+LF_GPU_FN void expand_runs(const uint32_t (&to)[STEPS], uint32_t from, const coded_args &args, int warp)
 {
-    int lane = laneid(), r = lane / 4, t = lane % 4;
+    constexpr int N = coded_runs<COLUMNS>::N / GROUP_WARPS;
+    int lane = laneid(), r = lane / 4, t = lane % 4, odd = r % 2;
+    uint4 words[N];
+    typename CODE::scales scales[N];
 #pragma unroll
-    for (int run = warp; run < coded_runs<COLUMNS>::N; run += EXPANDER_WARPS) {
-        uint4 x = ld_shared_v4(from + run * RUN_BYTES + lane * 16);
-        const uint32_t words[STEP_WORDS] = {half ? x.z : x.x, half ? x.w : x.y};
+    for (int i = 0; i < N; i++) {
+        int run = warp * N + i;
+        words[i] = ld_shared_v4(from + run * RUN_BYTES + lane * 16);
+        scales[i].template load<COLUMNS>(from, args, run * LF_CODED_RUN + r, odd);
+    }
+    uint32_t even_at = operand_at(warp * N * LF_CODED_RUN * ROW_BYTES, r, 4 * odd + t);
+    uint32_t odd_at = operand_at(warp * N * LF_CODED_RUN * ROW_BYTES, r, 4 * (1 - odd) + t);
 #pragma unroll
-        for (int i = 0; i < STEP_WORDS; i++) {
-            int turned = i ^ r % 2;
-            uint32_t word = turned ? words[1] : words[0];
-            st_shared_v4(
-                operand_at(to, run * LF_CODED_RUN + r, 4 * turned + t),
-                CODE::template elements<COLUMNS>(from, args, word, STEP_WORDS * half + turned, run * LF_CODED_RUN + r));
-        }
+    for (int i = 0; i < N; i++) {
+        const uint4 &x = words[i];
+        const uint32_t turned[WORDS] = {odd ? x.y : x.x, odd ? x.x : x.y, odd ? x.w : x.z, odd ? x.z : x.w};
+#pragma unroll
+        for (int s = 0; s < WORDS; s++)
+            if (s < WORDS / STEPS || to[1] != NOWHERE)
+                st_shared_v4(to[s / (WORDS / STEPS)] + (s % 2 ? odd_at : even_at) + i * LF_CODED_RUN * ROW_BYTES,
+                             CODE::elements(turned[s], scales[i], s, odd));
     }
 }
 
 struct e2m1_expert {
     static constexpr float AFTER = (float)(1ull << LF_E2M1_SHIFT);
     enum { SCALE_UNITS = 2 };
+
+    struct scales {
+        uint32_t bytes;
+
+        template <int COLUMNS> LF_GPU_MEMBER void load(uint32_t from, const coded_args &, int row, int)
+        {
+            bytes = ld_shared_u32(from + coded_runs<COLUMNS>::CODES_BYTES + row * 4);
+        }
+    };
 
     template <int COLUMNS> static constexpr int SLOT_BYTES = coded_runs<COLUMNS>::N *(RUN_BYTES + SCALE_UNITS * 16);
 
@@ -128,16 +149,15 @@ struct e2m1_expert {
         runs.bring_scales(to + coded_runs<COLUMNS>::CODES_BYTES, args, SCALE_UNITS, thread);
     }
 
-    template <int COLUMNS>
-    LF_GPU_MEMBER static uint4 elements(uint32_t from, const coded_args &, uint32_t word, int s, int row)
+    LF_GPU_MEMBER static uint4 elements(uint32_t word, const scales &scales, int s, int odd)
     {
-        return e2m1_elements(word, e2m1_factor(ld_shared_u32(from + coded_runs<COLUMNS>::CODES_BYTES + row * 4), s));
+        return e2m1_elements(word, e2m1_factor(scales.bytes, s ^ odd));
     }
 
     template <int COLUMNS>
-    LF_GPU_MEMBER static void expand(uint32_t to, uint32_t from, const coded_args &args, int half, int warp)
+    LF_GPU_MEMBER static void expand(const uint32_t (&to)[STEPS], uint32_t from, const coded_args &args, int warp)
     {
-        expand_runs<e2m1_expert, COLUMNS>(to, from, args, half, warp);
+        expand_runs<e2m1_expert, COLUMNS>(to, from, args, warp);
     }
 };
 
@@ -159,22 +179,33 @@ template <class T> struct i4_expert {
         if (args.zeros) runs.bring_zeros(to + ZEROS_AT<COLUMNS>, args, args.groups, thread);
     }
 
+    struct scales {
+        uint32_t of[WORDS]; /* a scale, and in the upper half a zero point */
+
+        template <int COLUMNS> LF_GPU_MEMBER void load(uint32_t from, const coded_args &args, int row, int odd)
+        {
+#pragma unroll
+            for (int s = 0; s < WORDS; s++) {
+                int group = row * args.groups + (s ^ odd) * args.groups / WORDS;
+                uint32_t zero = args.zeros ? ld_shared_u8(from + ZEROS_AT<COLUMNS> + group) : (uint32_t)LF_I4_ZERO;
+                of[s] = ld_shared_u16(from + coded_runs<COLUMNS>::CODES_BYTES + group * 2) | zero << 16;
+            }
+        }
+    };
+
     /* A number and a scale have so few bits that their product is rounded once here too. */
-    template <int COLUMNS>
-    LF_GPU_MEMBER static uint4 elements(uint32_t from, const coded_args &args, uint32_t word, int s, int row)
+    LF_GPU_MEMBER static uint4 elements(uint32_t word, const scales &scales, int s, int)
     {
-        int group = row * args.groups + s * args.groups / 4;
-        uint32_t zero = args.zeros ? ld_shared_u8(from + ZEROS_AT<COLUMNS> + group) : (uint32_t)LF_I4_ZERO;
-        uint32_t scale = ld_shared_u16(from + coded_runs<COLUMNS>::CODES_BYTES + group * 2) * 0x00010001u;
-        uint4 x = i4_elements<T>(word, i4_zeros<T>(zero));
+        uint32_t scale = __byte_perm(scales.of[s], 0, 0x1010);
+        uint4 x = i4_elements<T>(word, i4_zeros<T>(scales.of[s] >> 16));
         return make_uint4(fma_rn_x2<T>(x.x, scale, MINUS), fma_rn_x2<T>(x.y, scale, MINUS),
                           fma_rn_x2<T>(x.z, scale, MINUS), fma_rn_x2<T>(x.w, scale, MINUS));
     }
 
     template <int COLUMNS>
-    LF_GPU_MEMBER static void expand(uint32_t to, uint32_t from, const coded_args &args, int half, int warp)
+    LF_GPU_MEMBER static void expand(const uint32_t (&to)[STEPS], uint32_t from, const coded_args &args, int warp)
     {
-        expand_runs<i4_expert, COLUMNS>(to, from, args, half, warp);
+        expand_runs<i4_expert, COLUMNS>(to, from, args, warp);
     }
 };
 
@@ -217,18 +248,31 @@ template <class T> struct e4m3_expert {
         st_shared_v4(to, make_uint4(scaled(x.x, scale), scaled(x.y, scale), scaled(x.z, scale), scaled(x.w, scale)));
     }
 
-    template <int COLUMNS>
-    LF_GPU_MEMBER static void expand(uint32_t to, uint32_t from, const coded_args &, int half, int warp)
+    /* A step of a warp's rows: a lane has 16 columns of a row of each eight. */
+    template <int COLUMNS> LF_GPU_MEMBER static void expand_step(uint32_t to, uint32_t from, int step, int warp)
     {
-        int lane = laneid(), unit = lane / 8;
+        constexpr int N = COLUMNS / 8 / GROUP_WARPS;
+        int lane = laneid(), unit = lane / 8, row = warp * N * 8 + lane % 8;
+        uint4 codes[N];
+        float scales[N];
 #pragma unroll
-        for (int run = warp; run < COLUMNS / 8; run += EXPANDER_WARPS) {
-            int row = run * 8 + lane % 8;
-            float scale = __uint_as_float(ld_shared_u32(from + COLUMNS * LF_CODED_BLOCK_K + row * 4));
-            uint4 x = ld_shared_v4(operand_at(from, row, half * (CODE_UNITS / 2) + unit));
-            store(operand_at(to, row, 2 * unit), e4m3_elements<T>(x.x, x.y), scale);
-            store(operand_at(to, row, 2 * unit + 1), e4m3_elements<T>(x.z, x.w), scale);
+        for (int i = 0; i < N; i++) {
+            codes[i] = ld_shared_v4(operand_at(from, row + i * 8, step * (CODE_UNITS / STEPS) + unit));
+            scales[i] = __uint_as_float(ld_shared_u32(from + COLUMNS * LF_CODED_BLOCK_K + (row + i * 8) * 4));
         }
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            store(operand_at(to, row + i * 8, 2 * unit), e4m3_elements<T>(codes[i].x, codes[i].y), scales[i]);
+            store(operand_at(to, row + i * 8, 2 * unit + 1), e4m3_elements<T>(codes[i].z, codes[i].w), scales[i]);
+        }
+    }
+
+    template <int COLUMNS>
+    LF_GPU_MEMBER static void expand(const uint32_t (&to)[STEPS], uint32_t from, const coded_args &, int warp)
+    {
+#pragma unroll
+        for (int step = 0; step < STEPS; step++)
+            if (to[step] != NOWHERE) expand_step<COLUMNS>(to[step], from, step, warp);
     }
 };
 
@@ -238,12 +282,12 @@ template <class T> struct e4m3_expert {
 template <class CODE_, int COLUMNS_> struct coded_shape {
     using CODE = CODE_;
     static constexpr int COLUMNS = COLUMNS_, W_BYTES = COLUMNS * ROW_BYTES;
-    static constexpr int N_SLOTS = COLUMNS == 128 ? 4 : COLUMNS == 96 ? 5 : 6, LAG = 2;
+    static constexpr int N_SLOTS = COLUMNS == 128 ? 4 : COLUMNS == 96 ? 5 : 6;
     static constexpr float AFTER = CODE::AFTER;
     static constexpr int SLOT_BYTES = CODE::template SLOT_BYTES<COLUMNS>;
     static constexpr int OTHER_BYTES = N_SLOTS * (X_BYTES + W_BYTES) + (int)sizeof(expert_list<TILE_ROWS>) + 2048;
     static constexpr int N_BLOCKS = (SMEM_BYTES - OTHER_BYTES) / SLOT_BYTES;
-    static_assert(LAG < N_SLOTS && N_BLOCKS >= 3, "room for what is under way");
+    static_assert(N_SLOTS >= N_EXPANDERS * STEPS && N_BLOCKS > N_EXPANDERS, "each expander has a block in hand");
 
     struct memory {
         alignas(1024) char x[N_SLOTS][X_BYTES];
@@ -274,66 +318,60 @@ template <class SHAPE> struct loader {
     }
 };
 
+/* One warpgroup of them. */
 template <class SHAPE, bool BY_TOKEN> struct expander {
+    using cursor = ring_cursor<SHAPE::N_SLOTS>;
+
     const coded_args &args;
     typename SHAPE::memory &smem;
     const CUtensorMap *x_map;
-    int thread; /* of the expanders */
-    int warp, lane;
-    ring_cursor<SHAPE::N_SLOTS> ring, done;
+    int thread, warp, lane; /* of the warpgroup */
+    int turn;               /* 0: the next block is its own */
+    cursor ring;
     ring_cursor<SHAPE::N_BLOCKS> blocks;
-    int n_begun; /* steps that are not published */
-    gathered_rows<EXPANDER_THREADS> rows;
+    gathered_rows<GROUP_THREADS> rows;
 
-    LF_GPU_MEMBER uint32_t full(const ring_cursor<SHAPE::N_SLOTS> &at) const
+    LF_GPU_MEMBER uint32_t full(const cursor &at) const
     {
         return shared_address(&smem.full[at.slot]);
     }
 
-    /* The oldest step is there: of each warp an arrival. */
-    LF_GPU_MEMBER void publish()
+    /* Of rows that lie sorted, by one thread; counted beside the warps' arrivals. */
+    LF_GPU_MEMBER void bring_rows(const cursor &at, const expert_tile &tile, int step) const
     {
-        fence_proxy_async();
-        __syncwarp();
-        if (lane == 0) mbarrier_arrive(full(done));
-        done.advance();
-        n_begun--;
-    }
-
-    /* Of rows that lie sorted; counted beside the warps' arrivals. */
-    LF_GPU_MEMBER void bring_rows(const expert_tile &tile, int step) const
-    {
-        mbarrier_arrive_expect_tx(full(ring), halves_of(tile) * HALF_BYTES);
+        mbarrier_arrive_expect_tx(full(at), halves_of(tile) * HALF_BYTES);
         for (int h = 0; h < halves_of(tile); h++)
-            cp_async_bulk_tensor_2d(shared_address(smem.x[ring.slot]) + h * HALF_BYTES, x_map, full(ring), step * STEP,
+            cp_async_bulk_tensor_2d(shared_address(smem.x[at.slot]) + h * HALF_BYTES, x_map, full(at), step * STEP,
                                     tile.row + h * HALF_ROWS);
     }
 
-    LF_GPU_MEMBER void make_step(const expert_tile &tile, int block, int half)
+    /* Waits for a step's place, asks for its rows; returns where its weights go. */
+    LF_GPU_MEMBER uint32_t begin_step(const cursor &at, const expert_tile &tile, int step)
     {
-        int step = block * STEPS + half;
-        mbarrier_try_wait_parity(shared_address(&smem.empty[ring.slot]), ring.parity ^ 1);
+        mbarrier_try_wait_parity(shared_address(&smem.empty[at.slot]), at.parity ^ 1);
         if (BY_TOKEN)
-            rows.bring(args.g, shared_address(smem.x[ring.slot]), step, thread);
+            rows.bring(args.g, shared_address(smem.x[at.slot]), step, thread);
         else if (thread == 0)
-            bring_rows(tile, step);
-        SHAPE::CODE::template expand<SHAPE::COLUMNS>(shared_address(smem.w[ring.slot]),
-                                                     shared_address(smem.codes[blocks.slot]), args, half, warp);
-        ring.advance();
-        n_begun++;
-        if (BY_TOKEN && n_begun <= SHAPE::LAG) return;
-        if (BY_TOKEN) cp_async_wait_group<SHAPE::LAG>();
-        publish();
+            bring_rows(at, tile, step);
+        return shared_address(smem.w[at.slot]);
     }
 
-    LF_GPU_MEMBER void make_block(const expert_tile &tile, int block)
+    LF_GPU_MEMBER void make_block(const expert_tile &tile, int block, int n_steps)
     {
+        uint32_t to[STEPS] = {NOWHERE, NOWHERE};
+        cursor at = ring;
+#pragma unroll
+        for (int i = 0; i < STEPS; i++, at.advance())
+            if (i < n_steps) to[i] = begin_step(at, tile, block * STEPS + i);
         mbarrier_try_wait_parity(shared_address(&smem.codes_full[blocks.slot]), blocks.parity);
-#pragma unroll 1
-        for (int half = 0; half < STEPS && block * STEPS + half < args.g.n_steps; half++) make_step(tile, block, half);
+        SHAPE::CODE::template expand<SHAPE::COLUMNS>(to, shared_address(smem.codes[blocks.slot]), args, warp);
+        if (BY_TOKEN) cp_async_wait_group<0>();
+        fence_proxy_async();
         __syncwarp();
-        if (lane == 0) mbarrier_arrive(shared_address(&smem.codes_empty[blocks.slot]));
-        blocks.advance();
+        if (lane != 0) return;
+        mbarrier_arrive(shared_address(&smem.codes_empty[blocks.slot]));
+        at = ring;
+        for (int i = 0; i < n_steps; i++, at.advance()) mbarrier_arrive(full(at));
     }
 
     LF_GPU_MEMBER void run()
@@ -341,22 +379,26 @@ template <class SHAPE, bool BY_TOKEN> struct expander {
         auto walk = walk_of(smem.list, args.g);
         for (expert_tile tile; walk.take(tile);) {
             if (BY_TOKEN) rows.find(args.g, tile, thread);
-            for (int block = 0; block < args.n_blocks; block++) make_block(tile, block);
+#pragma unroll 1
+            for (int block = 0; block < args.n_blocks; block++, blocks.advance()) {
+                int n_steps = min((int)STEPS, args.g.n_steps - block * STEPS);
+                if (turn == 0) make_block(tile, block, n_steps);
+                turn = turn == 0 ? N_EXPANDERS - 1 : turn - 1;
+                for (int i = 0; i < n_steps; i++) ring.advance();
+            }
         }
-        cp_async_wait_group<0>();
-        while (n_begun > 0) publish();
     }
 };
 
 template <class SHAPE, bool BY_TOKEN> LF_GPU_FN void init_barriers(typename SHAPE::memory &smem)
 {
     for (int i = 0; i < SHAPE::N_SLOTS; i++) {
-        mbarrier_init(shared_address(&smem.full[i]), EXPANDER_WARPS + (BY_TOKEN ? 0 : 1));
+        mbarrier_init(shared_address(&smem.full[i]), GROUP_WARPS + (BY_TOKEN ? 0 : 1));
         mbarrier_init(shared_address(&smem.empty[i]), N_CONSUMERS * GROUP_WARPS);
     }
     for (int i = 0; i < SHAPE::N_BLOCKS; i++) {
         mbarrier_init(shared_address(&smem.codes_full[i]), LOADER_THREADS);
-        mbarrier_init(shared_address(&smem.codes_empty[i]), EXPANDER_WARPS);
+        mbarrier_init(shared_address(&smem.codes_empty[i]), GROUP_WARPS);
     }
     fence_mbarrier_init();
 }
@@ -373,23 +415,22 @@ __global__ void __launch_bounds__(CODED_THREADS, 1)
     start_successor(); /* in this order: expert_gemv.cu says why */
     if (threadIdx.x / WARP == 1) smem.list.build(args.g.first, args.g.n_experts);
     __syncthreads();
-    int group = uniform((int)threadIdx.x / GROUP_THREADS), warp = uniform((int)threadIdx.x / WARP);
+    int group = uniform((int)threadIdx.x / GROUP_THREADS), thread = threadIdx.x % GROUP_THREADS;
+    int warp = uniform(thread / WARP);
     if (group == 0) {
         setmaxnreg_dec<72>();
-        loader<SHAPE> self = {args, smem, (int)threadIdx.x, {0, 0}};
+        loader<SHAPE> self = {args, smem, thread, {0, 0}};
         self.run();
         wait_predecessor();
-    } else if (group <= EXPANDER_THREADS / GROUP_THREADS) {
-        setmaxnreg_dec<72>();
+    } else if (group <= N_EXPANDERS) {
+        setmaxnreg_dec<80>();
         wait_predecessor();
-        expander<SHAPE, BY_TOKEN> self = {
-            args,   smem,   &x_map, (int)threadIdx.x - LOADER_THREADS, warp - GROUP_WARPS, laneid(), {0, 0},
-            {0, 0}, {0, 0}, 0};
+        expander<SHAPE, BY_TOKEN> self = {args, smem, &x_map, thread, warp, laneid(), group - 1, {0, 0}, {0, 0}};
         self.run();
     } else {
-        setmaxnreg_inc<128>();
+        setmaxnreg_inc<120>();
         wait_predecessor();
-        consumer<T, SHAPE> self = {args.g, smem, group - 3, warp % GROUP_WARPS, laneid()};
+        consumer<T, SHAPE> self = {args.g, smem, group - 1 - N_EXPANDERS, warp, laneid()};
         self.run();
     }
 }

@@ -247,10 +247,10 @@ static void so_they_have_in_models_shapes(void **state)
     (void)state;
     uint64_t seed = 2;
     static const struct shape models[] = {
-        {.n_experts = 8, .k = 4, .n_in = 2048, .n_out = 1536, .by_token = true},
-        {.n_experts = 8, .k = 4, .n_in = 768, .n_out = 2048, .y_float = true},
-        {.n_experts = 4, .k = 2, .n_in = 2880, .n_out = 5760, .by_token = true, .bias = true},
-        {.n_experts = 4, .k = 2, .n_in = 2880, .n_out = 2880, .y_float = true, .bias = true}};
+        {.n_experts = 3, .k = 2, .n_in = 2048, .n_out = 1536, .by_token = true},
+        {.n_experts = 3, .k = 2, .n_in = 768, .n_out = 2048, .y_float = true},
+        {.n_experts = 2, .k = 1, .n_in = 2880, .n_out = 5760, .by_token = true, .bias = true},
+        {.n_experts = 2, .k = 1, .n_in = 2880, .n_out = 2880, .y_float = true, .bias = true}};
     static const int tokens[] = {1, 40, 700};
     need_coded();
     for (size_t s = 0; s < LF_N_ELEMS(models); s++)
