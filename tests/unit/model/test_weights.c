@@ -462,6 +462,47 @@ static void dummy_weights_depend_on_name_and_seed_and_keep_the_size_of_their_inp
     }
 }
 
+/* As files would be: coded where there are kernels, plain what a configuration leaves out. */
+static void dummy_weights_are_quantized_as_the_configuration_says(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lf_weights a, b, other;
+    float row[96], same[96], differs[96];
+    struct config_text c = config_llama();
+    config_set(&c, "quantization_config",
+               "{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":32,\"sym\":true,\"desc_act\":false}");
+    fixture_open(&f, &c, NULL);
+    const struct lf_ops *ops = lf_device_ops(f.dev);
+    load_dummy(&a, &f, 1);
+    load_dummy(&b, &f, 1);
+    load_dummy(&other, &f, 2);
+    double square = 0, mean = 0;
+    int n_equal = 0;
+    const struct lf_weight *down = slot(&f, &a, "model.layers.1.mlp.down_proj.weight");
+    assert_int_equal(down->format.code, LF_CODE_I4);
+    assert_int_equal(slot(&f, &a, "model.embed_tokens.weight")->format.code, LF_CODE_NONE);
+    assert_int_equal(slot(&f, &a, "model.norm.weight")->format.code, LF_CODE_NONE);
+    for (int r = 0; r < 64; r++) {
+        ops->weight_row(f.dev, down, r, row);
+        ops->weight_row(f.dev, slot(&f, &b, "model.layers.1.mlp.down_proj.weight"), r, same);
+        ops->weight_row(f.dev, slot(&f, &other, "model.layers.1.mlp.down_proj.weight"), r, differs);
+        assert_memory_equal(row, same, sizeof(row));
+        for (int k = 0; k < 96; k++) {
+            square += (double)row[k] * (double)row[k];
+            mean += (double)row[k];
+            n_equal += fabsf(row[k] - differs[k]) <= 0;
+        }
+    }
+    double rms = sqrt(square / (64 * 96)) * sqrt(96.0);
+    assert_true(rms > 0.7 && rms < 1.42 && fabs(mean / (64 * 96)) < 0.02);
+    assert_true(n_equal < 64 * 96 / 8); /* one in sixteen by chance */
+    lf_weights_unload(&a, f.dev);
+    lf_weights_unload(&b, f.dev);
+    lf_weights_unload(&other, f.dev);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -473,6 +514,7 @@ int main(void)
         cmocka_unit_test(a_checkpoint_of_the_bare_model_has_names_without_a_prefix),
         cmocka_unit_test(a_file_that_changes_while_it_is_read_is_an_error),
         cmocka_unit_test(dummy_weights_depend_on_name_and_seed_and_keep_the_size_of_their_input),
+        cmocka_unit_test(dummy_weights_are_quantized_as_the_configuration_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
