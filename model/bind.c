@@ -207,7 +207,7 @@ enum lf_status lf_part_bind_dummy(struct lf_part *p, const struct lf_slot *slot,
     const struct lf_scheme *scheme = slot->by_columns && hp->mxfp4 ? &mxfp4_scheme : NULL;
     struct place at = own_place(slot, p);
     bool is_ignored = false;
-    if (slot->is_vector) return LF_OK;
+    if (slot->is_vector || p->tensor_columns > 0) return LF_OK; /* codes are not divided by columns */
     if (hp->quantization)
         LF_TRY(lf_quantization_find(hp->quantization, lf_str_c(at.module), &scheme, &is_ignored, err));
     if (!scheme || is_ignored) return LF_OK;

@@ -150,8 +150,8 @@ static void dummy_task(void *ctx, int task_idx, int worker_idx)
     int first = (int)((int64_t)job->n_rows * task_idx / job->n_tasks);
     int end = (int)((int64_t)job->n_rows * (task_idx + 1) / job->n_tasks);
     if (p->coded) {
-        lf_dummy_codes(&job->coded, &job->format, p->name, job->stage->dummy_seed, p->n_in, job->row, first,
-                       end - first);
+        lf_dummy_codes(&job->coded, &job->format, p->name, job->stage->dummy_seed, p->n_in,
+                       (int)p->tensor_row + job->row, first, end - first);
         return;
     }
     char *rows = job->stage->rows + (size_t)first * row_bytes_of(p);
