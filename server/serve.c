@@ -185,10 +185,12 @@ static enum lf_status read_sampling(struct server *s, struct lf_err *err)
 
 static struct lf_memory_shares memory_shares(const struct lf_plan *p)
 {
-    return (struct lf_memory_shares){.weights = p->weight_bytes,
-                                     .workspace = p->workspace_bytes,
-                                     .kv = p->kv_bytes + p->state_bytes,
-                                     .host = p->host_bytes + p->text_bytes + p->disk_index_bytes};
+    uint64_t n_ranks = (uint64_t)p->n_ranks;
+    return (struct lf_memory_shares){.weights = n_ranks * p->weight_bytes,
+                                     .workspace = n_ranks * p->workspace_bytes,
+                                     .kv = n_ranks * (p->kv_bytes + p->state_bytes),
+                                     .host = p->comm_bytes + p->host_bytes + p->text_bytes + p->disk_index_bytes,
+                                     .n_ranks = p->n_ranks};
 }
 
 static enum lf_status start_http(struct server *s, struct lf_err *err)
@@ -376,6 +378,12 @@ static void print_plan(const struct server *s)
     lf_buf_deinit(&page);
 }
 
+static void print_ranks(const struct lf_plan *p, char out[32])
+{
+    out[0] = 0;
+    if (p->n_ranks > 1) snprintf(out, 32, "%d ranks of ", p->n_ranks);
+}
+
 /* Fewer requests run than do by default. */
 static void print_lowered(const struct lf_plan *p, char out[128])
 {
@@ -388,18 +396,19 @@ static void print_lowered(const struct lf_plan *p, char out[128])
 static void print_ready(const struct server *s)
 {
     const struct lf_plan *p = &s->rt.plan;
-    char lowered[128];
+    char lowered[128], ranks[32];
     struct lf_buf sampling;
     print_lowered(p, lowered);
+    print_ranks(p, ranks);
     lf_buf_init(&sampling, 256);
     lf_sampling_defaults_print(&s->sampling, &sampling);
     bool v6 = strchr(s->config->host, ':') != NULL;
     printf(
         "ready in %.2f s: http://%s%s%s:%d  model %s (%s), context %d tokens, %d such request%s at once%s, %.1f MiB, "
-        "on %s%s%s\n",
+        "on %s%s%s%s\n",
         (double)(lf_clock_ns() - s->started_ns) / LF_NS_PER_S, v6 ? "[" : "", s->config->host, v6 ? "]" : "",
         lf_http_server_port(s->http), s->model_id, s->weight_format, p->ctx, p->n_concurrent,
-        p->n_concurrent == 1 ? "" : "s", lowered, (double)p->total_bytes / (1024.0 * 1024.0), p->device,
+        p->n_concurrent == 1 ? "" : "s", lowered, (double)p->total_bytes / (1024.0 * 1024.0), ranks, p->device,
         sampling.len ? ", unless a request says: " : "", lf_buf_view(&sampling).ptr);
     lf_buf_deinit(&sampling);
     fflush(stdout);

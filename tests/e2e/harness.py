@@ -132,6 +132,7 @@ class Program(Server):
                                         stderr=subprocess.PIPE)
         self.log = []
         line = self.process.stdout.readline().decode()
+        self.ready = line
         m = re.search(r"http://127\.0\.0\.1:(\d+)", line)
         if not m:
             raise RuntimeError(f"the program did not start: {line!r} {self.process.stderr.read()!r}")

@@ -102,6 +102,11 @@ class Ranks(unittest.TestCase):
             self.assertEqual(plan["total_bytes"],
                              n * parts + plan["ranks_shared_bytes"] + plan["host_bytes"] + plan["text_bytes"])
             server = self.serve(n)
+            self.assertIn(f"on {n} ranks of ", server.ready)
+            self.assertEqual(server.metric("ranks"), n)
+            shares = server.get("/v1/capacity").json["plan"]
+            self.assertEqual((shares["ranks"], shares["weights_bytes"], shares["workspace_bytes"], shares["kv_bytes"]),
+                             (n, n * plan["weight_bytes"], n * plan["workspace_bytes"], n * plan["kv_bytes"]))
             self.ask(server, *asks()[0][0])
             planned = plan["total_bytes"] - plan["text_bytes"]
             self.assertLess(server.rss_bytes(), 1.02 * planned)

@@ -168,11 +168,13 @@ static const struct lf_route rows[] = {
      KEY,
      .handle = lf_handle_capacity,
      .summary = "what fits right now",
-     .answer = "`largest_context_now`, `blocks`, requests `running` and `waiting`, `waiting_tokens`, measured tokens "
-               "per second, `retry_after_s`, `draining`; `groups` of layers that share blocks, with the `window` that "
-               "they keep (0: all) and `request_blocks`, those of a request of the whole context; `plan`, what was "
-               "planned: `weights_bytes`, "
-               "`workspace_bytes`, `kv_bytes`, and `host_bytes` of the process, texts and tables (0 on a GPU)."},
+     .answer =
+         "`largest_context_now`, `blocks`, requests `running` and `waiting`, `waiting_tokens`, measured tokens "
+         "per second, `retry_after_s`, `draining`; `groups` of layers that share blocks, with the `window` that "
+         "they keep (0: all) and `request_blocks`, those of a request of the whole context; `plan`, what was "
+         "planned: `weights_bytes`, "
+         "`workspace_bytes`, `kv_bytes`, and `host_bytes` of the process, texts and tables (0 on a GPU), together "
+         "of so many `ranks`."},
     {.path = "/",
      PAGE,
      .handle = lf_handle_page,

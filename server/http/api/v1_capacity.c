@@ -1,4 +1,5 @@
 /* /v1/capacity: what fits right now; largest_context_now is the asking tenant's. */
+#include "core/check.h"
 #include "core/json.h"
 #include "server/engine/engine.h"
 #include "server/http/conn/exchange.h"
@@ -43,9 +44,9 @@ static void write_plan(struct lf_buf *out, const struct lf_memory_shares *m)
 {
     lf_buf_printf(out,
                   ",\"plan\":{\"weights_bytes\":%llu,\"workspace_bytes\":%llu,\"kv_bytes\":%llu,"
-                  "\"host_bytes\":%llu}",
+                  "\"host_bytes\":%llu,\"ranks\":%d}",
                   (unsigned long long)m->weights, (unsigned long long)m->workspace, (unsigned long long)m->kv,
-                  (unsigned long long)m->host);
+                  (unsigned long long)m->host, LF_MAX(m->n_ranks, 1));
 }
 
 void lf_handle_capacity(struct lf_exchange *x)

@@ -20,6 +20,7 @@ enum lf_keep_alive { LF_KEEP_ALIVE_COMMENT, LF_KEEP_ALIVE_CHUNK, LF_KEEP_ALIVE_O
 /* What the server's memory was planned for, in bytes; for those who look at it. */
 struct lf_memory_shares {
     uint64_t weights, workspace, kv, host; /* kv: with states; host: the process, texts, tables; 0 on a GPU */
+    int n_ranks;                           /* whose shares these are together; each has as much as any other */
 };
 
 /* Strings and arrays are borrowed until destroy. */
