@@ -123,25 +123,33 @@ static struct place own_place(const struct lf_slot *slot, const struct lf_part *
 {
     const struct lf_slot_part *part = &slot->parts[p->part_idx];
     bool of_all = is_stacked(slot, p->part_idx);
+    int n_rows = part->rank_rows > 0 ? part->rank_rows : p->n_rows; /* of all ranks */
     struct place at = {.suffix = slot->suffix,
                        .n_experts = of_all ? slot->n_experts : 0,
-                       .n_rows = part->tensor_rows > 0 ? part->tensor_rows : p->n_rows,
-                       .row = of_all ? (uint64_t)p->expert * (uint64_t)p->n_rows : (uint64_t)part->tensor_row};
-    if (part->rank_rows > 0) {
-        if (part->tensor_rows == 0) at.n_rows = part->rank_rows;
-        at.row += (uint64_t)part->rank_row;
-    }
+                       .n_rows = part->tensor_rows > 0 ? part->tensor_rows : n_rows,
+                       .row = of_all ? (uint64_t)p->expert * (uint64_t)n_rows : (uint64_t)part->tensor_row};
+    at.row += (uint64_t)part->rank_row;
     lf_name_bind(at.module, part->pattern, "", slot->layer, p->expert);
     return at;
+}
+
+/* Rows of the slot's first n parts, those of all ranks. */
+static int rows_before(const struct lf_slot *slot, int n)
+{
+    int rows = 0;
+    for (int i = 0; i < n; i++) rows += slot->parts[i].rank_rows > 0 ? slot->parts[i].rank_rows : slot->parts[i].n_rows;
+    return rows;
 }
 
 /* In the one tensor in place of one for each part and expert. */
 static struct place whole_place(const struct lf_slot *slot, const struct lf_part *p)
 {
+    int n_rows = rows_before(slot, slot->n_parts);
     struct place at = {.suffix = "",
                        .n_experts = slot->n_experts,
-                       .n_rows = slot->n_out,
-                       .row = (uint64_t)p->expert * (uint64_t)slot->n_out + (uint64_t)p->row_first};
+                       .n_rows = n_rows,
+                       .row = (uint64_t)p->expert * (uint64_t)n_rows + (uint64_t)rows_before(slot, p->part_idx) +
+                              (uint64_t)slot->parts[p->part_idx].rank_row};
     lf_name_bind(at.module, slot->whole, "", slot->layer, 0);
     return at;
 }

@@ -15,7 +15,6 @@ enum lf_shard {
     LF_SHARD_ROWS,    /* of each run an equal part */
     LF_SHARD_COLUMNS, /* equal parts; what it multiplies to is then a part of a sum */
     LF_SHARD_HEADS,   /* of each run whole heads, or, where they are fewer than ranks, one head that others have too */
-    LF_SHARD_EXPERTS,
     LF_SHARD_VOCABULARY /* rows, anywhere */
 };
 

@@ -63,7 +63,6 @@ enum lf_status lf_experts_read_dense(struct lf_hparams *hp, struct lf_json_value
 static struct lf_linear experts_of(struct lf_recorder *r, int layer, struct lf_linear_opts opts)
 {
     opts.n_experts = r->hp->n_experts;
-    opts.shard = LF_SHARD_EXPERTS;
     return lf_rec_linear(r, layer, &opts);
 }
 
@@ -98,11 +97,13 @@ int lf_rec_expert_mlp(struct lf_recorder *r, int layer, int x, const struct lf_e
                    (struct lf_linear_opts){.parts = {{.pattern = names->gate, .n_rows = hp->expert_intermediate},
                                                      {.pattern = names->up, .n_rows = hp->expert_intermediate}},
                                            .n_in = hp->hidden,
+                                           .shard = LF_SHARD_ROWS,
                                            .whole = names->gate_up_whole});
     struct lf_linear down =
         experts_of(r, layer,
                    (struct lf_linear_opts){.parts = {{.pattern = names->down, .n_rows = hp->hidden}},
                                            .n_in = hp->expert_intermediate,
+                                           .shard = LF_SHARD_COLUMNS,
                                            .whole = names->down_whole});
     int h = lf_rec_rmsnorm(r, x, norm);
     if (hp->shared_intermediate > 0) x = add_shared(r, layer, h, x, names);

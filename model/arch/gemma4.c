@@ -97,15 +97,15 @@ static struct lf_routing route(struct lf_recorder *r, int layer, int x)
 static int add_experts(struct lf_recorder *r, int layer, int x, int mlp)
 {
     const struct lf_hparams *hp = r->hp;
+    struct lf_slot_run half = {.n_rows = hp->expert_intermediate};
+    struct lf_slot_part both = {
+        .pattern = "model.layers.#.experts.gate_up_proj", .n_rows = 2 * half.n_rows, .runs = {half, half}};
     struct lf_linear_opts gate_up = {
-        .parts = {{.pattern = "model.layers.#.experts.gate_up_proj", .n_rows = 2 * hp->expert_intermediate}},
-        .n_in = hp->hidden,
-        .n_experts = hp->n_experts,
-        .shard = LF_SHARD_EXPERTS};
+        .parts = {both}, .n_in = hp->hidden, .n_experts = hp->n_experts, .shard = LF_SHARD_ROWS};
     struct lf_linear_opts down = {.parts = {{.pattern = "model.layers.#.experts.down_proj", .n_rows = hp->hidden}},
                                   .n_in = hp->expert_intermediate,
                                   .n_experts = hp->n_experts,
-                                  .shard = LF_SHARD_EXPERTS};
+                                  .shard = LF_SHARD_COLUMNS};
     int before = lf_rec_vector(r, layer, "model.layers.#.pre_feedforward_layernorm_2", hp->hidden);
     int of_mlp = lf_rec_vector(r, layer, "model.layers.#.post_feedforward_layernorm_1", hp->hidden);
     int of_experts = lf_rec_vector(r, layer, "model.layers.#.post_feedforward_layernorm_2", hp->hidden);

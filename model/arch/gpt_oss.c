@@ -58,7 +58,8 @@ static enum lf_status read(struct lf_hparams *hp, struct lf_json_value config, s
 }
 
 /* A matrix of each expert, with its biases. */
-static struct lf_linear experts_of(struct lf_recorder *r, int layer, struct lf_slot_part part, int n_in)
+static struct lf_linear experts_of(struct lf_recorder *r, int layer, struct lf_slot_part part, int n_in,
+                                   enum lf_shard shard)
 {
     return lf_rec_linear(r, layer,
                          &(struct lf_linear_opts){.parts = {part},
@@ -66,7 +67,7 @@ static struct lf_linear experts_of(struct lf_recorder *r, int layer, struct lf_s
                                                   .bias = true,
                                                   .n_experts = r->hp->n_experts,
                                                   .by_columns = true,
-                                                  .shard = LF_SHARD_EXPERTS});
+                                                  .shard = shard});
 }
 
 static int mlp(struct lf_recorder *r, int layer, int x)
@@ -81,10 +82,10 @@ static int mlp(struct lf_recorder *r, int layer, int x)
                                           (struct lf_slot_part){.pattern = "model.layers.#.mlp.experts.gate_up_proj",
                                                                 .n_rows = 2 * hp->expert_intermediate,
                                                                 .order = LF_ROWS_DEINTERLEAVE},
-                                          hp->hidden);
+                                          hp->hidden, LF_SHARD_ROWS);
     struct lf_linear down = experts_of(
         r, layer, (struct lf_slot_part){.pattern = "model.layers.#.mlp.experts.down_proj", .n_rows = hp->hidden},
-        hp->expert_intermediate);
+        hp->expert_intermediate, LF_SHARD_COLUMNS);
     int h = lf_rec_rmsnorm(r, x, norm);
     struct lf_routing routing =
         lf_rec_route(r, lf_rec_gemm_float(r, h, router), hp->experts_per_token, LF_ROUTE_TOPK_SOFTMAX, 1);

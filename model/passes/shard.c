@@ -1,14 +1,18 @@
 /* Tensor parallel: the program of one rank of several (Shoeybi et al. 2019, §3, is the idea).
  *
- * Slots say along which axis they are divided. A value is whole, the same on all ranks, or a part: this rank's columns.
+ * Slots say along which axis they are divided. A value is whole, the same on all ranks, or a part: this rank's columns,
+ * or a term: the sum over ranks is meant.
  *
  *                         whole ──▶ gemm, by rows ──▶ part       gate and up, q, k and v: their columns are apart
  *     part ──▶ gate_mul, rope, attention ──▶ part                a head, a channel needs no other
  *     part ──▶ gemm, by columns ──▶ sum ──▶ all_reduce ──▶ whole back into the residual stream, which is added once
+ *     part ──▶ expert_gemm, by columns ──▶ term ──▶ expert_sum ──▶ all_reduce ──▶ whole
  *     ids  ──▶ embed, by vocabulary ──▶ sum ──▶ all_reduce ──▶ whole     all but one rank add zeros
  *     whole ──▶ gemm, by vocabulary ──▶ part ──▶ all_gather ──▶ logits
  *
- * The bias of a matrix that is divided by columns belongs to the sum: rank 0 brings it. Everything else runs on whole
+ * Experts are divided within: each rank has all of them, and of each some channels. So ranks have equal work whatever
+ * the router chooses, and all sort the same rows. The bias of a matrix that is divided by columns belongs to the sum:
+ * rank 0 brings it. Everything else runs on whole
  * values, on all ranks alike. What is not here is refused by name; to let each rank have all of it would work too, but
  * nobody who asks for ranks would want it. */
 #include <stdio.h>
@@ -36,10 +40,12 @@ static int runs_of(const struct lf_slot_part *part, struct lf_slot_run runs[LF_S
     return n;
 }
 
-static bool run_fits(const struct lf_slot *slot, const struct lf_slot_run *run, int n_ranks)
+static bool run_fits(const struct lf_slot *slot, const struct lf_slot_part *part, const struct lf_slot_run *run,
+                     int n_ranks)
 {
+    int at_once = part->order == LF_ROWS_DEINTERLEAVE ? 2 : 1; /* gate and up that alternate stay together */
     if (slot->shard == LF_SHARD_VOCABULARY) return run->n_rows >= n_ranks;
-    if (slot->shard == LF_SHARD_ROWS) return run->n_rows % n_ranks == 0;
+    if (slot->shard == LF_SHARD_ROWS) return run->n_rows % (at_once * n_ranks) == 0;
     return run->is_kv ? lf_split_heads_fit(run->n_heads, n_ranks) : run->n_heads % n_ranks == 0;
 }
 
@@ -47,7 +53,7 @@ static bool run_fits(const struct lf_slot *slot, const struct lf_slot_run *run, 
 static bool slot_fits(const struct lf_slot *slot, int n_ranks, char what[128])
 {
     struct lf_slot_run runs[LF_SLOT_RUNS_N];
-    if (slot->shard == LF_SHARD_NONE || slot->shard == LF_SHARD_EXPERTS) return true;
+    if (slot->shard == LF_SHARD_NONE) return true;
     if (slot->shard == LF_SHARD_COLUMNS) {
         bool fits = slot->is_vector || slot->n_in % n_ranks == 0;
         if (!fits && what) snprintf(what, 128, "%d columns of %.60s", slot->n_in, slot->parts[0].pattern);
@@ -56,7 +62,7 @@ static bool slot_fits(const struct lf_slot *slot, int n_ranks, char what[128])
     for (int i = 0; i < slot->n_parts; i++) {
         int n = runs_of(&slot->parts[i], runs);
         for (int k = 0; k < n; k++) {
-            if (run_fits(slot, &runs[k], n_ranks)) continue;
+            if (run_fits(slot, &slot->parts[i], &runs[k], n_ranks)) continue;
             bool of_heads = slot->shard == LF_SHARD_HEADS;
             if (what)
                 snprintf(what, 128, "%d %s of %.60s", of_heads ? runs[k].n_heads : runs[k].n_rows,
@@ -90,10 +96,6 @@ static enum lf_status check_sizes(const struct shard *s)
 static const char *not_divided(const struct lf_op *op)
 {
     switch (op->kind) {
-    case LF_OP_ROUTE:
-    case LF_OP_EXPERT_GEMM:
-    case LF_OP_EXPERT_SUM:
-        return "experts";
     case LF_OP_CONV:
     case LF_OP_DELTA:
     case LF_OP_GATED_NORM:
@@ -137,7 +139,7 @@ static struct lf_slot_part cut_run(const struct shard *s, const struct lf_slot *
     const struct lf_split *split = s->split;
     struct lf_slot_part cut = *part;
     int begin, end;
-    LF_ASSERT(part->order == LF_ROWS_AS_STORED || part->order == LF_ROWS_DEINTERLEAVE_HEAD);
+    LF_ASSERT(part->order != LF_ROWS_BY_SECTION);
     if (slot->shard == LF_SHARD_HEADS) {
         int head_rows = run->n_rows / run->n_heads;
         begin = lf_split_first_head(run->n_heads, split) * head_rows;
@@ -252,6 +254,25 @@ static enum lf_status shard_gemm(struct shard *s, int at)
     return LF_OK;
 }
 
+/* Rows of a token's experts, of which the sum is yet to come: over ranks behind that, once a token. */
+static enum lf_status shard_expert_gemm(struct shard *s, int at)
+{
+    struct lf_op *op = &s->p->ops[at];
+    const struct lf_slot *w = &s->p->slots[op->weight[LF_OP_W]];
+    struct lf_value *y = &s->p->values[op->out[LF_OP_Y]];
+    if (reads_part(s, op) != (w->shard == LF_SHARD_COLUMNS)) return mismatch(s, op);
+    y->width = w->n_out;
+    y->is_part = w->shard == LF_SHARD_ROWS;
+    y->is_term = w->shard == LF_SHARD_COLUMNS;
+    if (y->is_term && s->split->rank > 0) op->weight[LF_OP_BIAS] = LF_NONE;
+    return LF_OK;
+}
+
+static enum lf_status shard_expert_sum(struct shard *s, int at)
+{
+    return s->p->values[s->p->ops[at].in[LF_OP_X]].is_term ? reduce_behind(s, at) : LF_OK;
+}
+
 /* An op whose columns, or heads, are apart: a part of a part. gate_mul reads two columns for each that it writes. */
 static enum lf_status shard_apart(struct shard *s, int at)
 {
@@ -271,6 +292,10 @@ static enum lf_status shard_op(struct shard *s, int at)
         return shard_embed(s, at);
     case LF_OP_GEMM:
         return shard_gemm(s, at);
+    case LF_OP_EXPERT_GEMM:
+        return shard_expert_gemm(s, at);
+    case LF_OP_EXPERT_SUM:
+        return shard_expert_sum(s, at);
     case LF_OP_GATE_MUL:
     case LF_OP_ROPE_APPEND:
     case LF_OP_ROPE:

@@ -114,14 +114,14 @@ class Ranks(unittest.TestCase):
             self.assertEqual(server.stop(), 0)
 
     def test_what_is_not_divided_is_refused_with_what_would_do(self):
-        moe = "tests/golden/model/data/qwen3-moe-f32"
+        olmo = "tests/golden/model/data/olmo2-f32"
         for options, words in (
                 (("--parallel", "tp=3"), "it has 4 query heads of model.layers.#.self_attn.q_proj; expected 1, 2, 4"),
                 (("--parallel", "pp=2"), 'expected tp=N, N from 1 to 16 ranks, got "pp=2"'),
                 (("--parallel", "tp=17"), 'expected tp=N, N from 1 to 16 ranks, got "tp=17"'),
                 (("--parallel", "tp=2x"), 'got "tp=2x"'),
                 (("--parallel", "4"), 'got "4" (how many requests run at once is --max-seqs)'),
-                (("--parallel", "tp=2", "--model", moe), "Qwen3MoeForCausalLM has experts, which are not divided"),
+                (("--parallel", "tp=2", "--model", olmo), "Olmo2ForCausalLM has norms of all heads at once, which are not divided"),
                 (("--parallel", "tp=2", "--quantize", "int8"), "--quantize is not implemented for several ranks yet"),
                 (("--parallel", "tp=2", "--cache-dir", "/nowhere"), "--cache-dir is not implemented for several ranks yet")):
             model = () if "--model" in options else ("--model", "demo/model")

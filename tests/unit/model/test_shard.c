@@ -47,6 +47,16 @@ static struct config_text stacked(void)
     return c;
 }
 
+static struct config_text with_experts(void)
+{
+    struct config_text c = config_of("[\"Qwen3MoeForCausalLM\"]", "\"qwen3_moe\"");
+    config_set(&c, "num_experts", "5");
+    config_set(&c, "num_experts_per_tok", "2");
+    config_set(&c, "moe_intermediate_size", "24");
+    config_set(&c, "mlp_only_layers", "[1]");
+    return c;
+}
+
 static struct lf_program program_of(struct lf_hparams *hp, int rank, int n_ranks)
 {
     struct lf_program p;
@@ -123,7 +133,8 @@ static void check_cover(const struct config_text *config, int n_ranks)
 static void ranks_have_every_element_once_and_kv_heads_as_often_as_there_are_too_few(void **state)
 {
     (void)state;
-    struct config_text configs[] = {with_biases(), stacked(), config_of("[\"Qwen3ForCausalLM\"]", "\"qwen3\"")};
+    struct config_text configs[] = {with_biases(), stacked(), with_experts(),
+                                    config_of("[\"Qwen3ForCausalLM\"]", "\"qwen3\"")};
     for (size_t i = 0; i < LF_N_ELEMS(configs); i++)
         for (int n = 2; n <= MOST_RANKS; n *= 2) check_cover(&configs[i], n);
 }
@@ -173,6 +184,30 @@ static void two_sums_a_layer_one_of_the_embedding_and_the_logits_of_all(void **s
     lf_hparams_deinit(&hp);
 }
 
+static void the_sum_of_a_token_s_experts_is_added_up_once(void **state)
+{
+    (void)state;
+    struct lf_hparams hp;
+    struct config_text c = with_experts();
+    read_config(&hp, &c);
+    struct lf_program p = program_of(&hp, 1, 4);
+    int n_sums = 0;
+    assert_int_equal(count(&p, LF_OP_ALL_REDUCE), 2 * LAYERS + 1);
+    for (int i = 0; i + 1 < p.n_ops; i++) {
+        const struct lf_op *op = &p.ops[i];
+        if (op->kind != LF_OP_EXPERT_SUM) continue;
+        n_sums++;
+        assert_int_equal(op->in[LF_OP_RESIDUAL], LF_NONE);
+        assert_true(p.values[op->in[LF_OP_X]].is_term);
+        assert_int_equal(p.slots[p.ops[i - 1].weight[LF_OP_W]].n_in, 24 / 4);
+        assert_int_equal(p.ops[i + 1].kind, LF_OP_ALL_REDUCE);
+        assert_int_not_equal(p.ops[i + 1].in[LF_OP_RESIDUAL], LF_NONE);
+    }
+    assert_int_equal(n_sums, LAYERS - 1);
+    lf_program_deinit(&p);
+    lf_hparams_deinit(&hp);
+}
+
 static void the_program_of_one_rank_is_as_it_was_recorded(void **state)
 {
     (void)state;
@@ -206,9 +241,7 @@ static void families_that_are_not_divided_are_refused_by_name(void **state)
     (void)state;
     static const struct {
         const char *dir, *words;
-    } rows[] = {{"qwen3-moe-f32", "Qwen3MoeForCausalLM has experts"},
-                {"mixtral-window-f32", "MixtralForCausalLM has experts"},
-                {"gpt-oss-f32", "GptOssForCausalLM has attention sinks"},
+    } rows[] = {{"gpt-oss-f32", "GptOssForCausalLM has attention sinks"},
                 {"qwen3-next-f32", "Qwen3NextForCausalLM has gated delta nets"},
                 {"qwen3.5-f32", "has gated delta nets"},
                 {"olmo2-f32", "Olmo2ForCausalLM has norms of all heads at once"},
@@ -310,7 +343,7 @@ static struct model_rig_opts dummy_opts(const struct temp_dir *dir)
 static void random_weights_are_parts_of_one_model(void **state)
 {
     (void)state;
-    struct config_text configs[] = {with_biases(), stacked(), with_biases()};
+    struct config_text configs[] = {with_biases(), stacked(), with_biases(), with_experts()};
     config_set(&configs[2], "tie_word_embeddings", "true");
     config_set(&configs[2], "torch_dtype", "\"bfloat16\"");
     static struct outcome one, several;
@@ -394,6 +427,7 @@ int main(void)
         cmocka_unit_test(ranks_have_every_element_once_and_kv_heads_as_often_as_there_are_too_few),
         cmocka_unit_test(a_cut_anywhere_leaves_nothing_out),
         cmocka_unit_test(two_sums_a_layer_one_of_the_embedding_and_the_logits_of_all),
+        cmocka_unit_test(the_sum_of_a_token_s_experts_is_added_up_once),
         cmocka_unit_test(the_program_of_one_rank_is_as_it_was_recorded),
         cmocka_unit_test(families_that_are_not_divided_are_refused_by_name),
         cmocka_unit_test(heads_and_rows_that_do_not_divide_are_named_with_what_would),
