@@ -65,31 +65,46 @@ enum { MXFP4_GROUP = 32, MXFP4_GROUP_BYTES = 16 };
 static const struct lf_scheme mxfp4_scheme = {
     .packing = &lf_packing_mxfp4, .code = LF_CODE_E2M1, .bits = 4, .group = MXFP4_GROUP, .group_rows = 1};
 
+/* Of the part's tensor, those of all ranks. */
+static int all_rows(const struct lf_slot_part *part)
+{
+    return part->rank_rows > 0 ? part->rank_rows : lf_slot_part_stored(part);
+}
+
+static int all_columns(const struct lf_part *p)
+{
+    return p->tensor_columns > 0 ? p->tensor_columns : p->n_in;
+}
+
 /* Blocks and scales of all experts in place of their matrices: MXFP4 (formats/fp4.c) under names and in shapes of its
  * own. Whatever the model's type is, bf16 holds its values. */
 static enum lf_status bind_mxfp4(const struct binding *b, struct lf_part *p, const char *blocks_name,
                                  const char *scales_name, struct lf_err *err)
 {
-    int n_experts = b->slot->n_experts, n_groups = p->n_in / MXFP4_GROUP;
+    const struct lf_slot_part *part = &b->slot->parts[p->part_idx];
+    int n_experts = b->slot->n_experts, n_in = all_columns(p), n_rows = all_rows(part), n_groups = n_in / MXFP4_GROUP;
     const struct lf_tensor *scales = lf_name_find(b->set, scales_name);
     if (!scales)
         return lf_fail(err, LF_CORRUPT, "tensor %s is missing, of which %s needs the scales", scales_name, blocks_name);
-    if (p->n_in % MXFP4_GROUP != 0)
+    if (n_in % MXFP4_GROUP != 0)
         return lf_fail(err, LF_CORRUPT, "tensor %s is MXFP4, in groups of %d, of rows of %d", blocks_name,
-                       (int)MXFP4_GROUP, p->n_in);
+                       (int)MXFP4_GROUP, n_in);
     LF_TRY(check_bytes(p->tensor, blocks_name, err));
     LF_TRY(check_bytes(scales, scales_name, err));
-    LF_TRY(check_shape(p->tensor, blocks_name, (int[SHAPE_N]){n_experts, p->n_rows, n_groups, MXFP4_GROUP_BYTES}, err));
-    LF_TRY(check_shape(scales, scales_name, (int[SHAPE_N]){n_experts, p->n_rows, n_groups}, err));
+    LF_TRY(check_shape(p->tensor, blocks_name, (int[SHAPE_N]){n_experts, n_rows, n_groups, MXFP4_GROUP_BYTES}, err));
+    LF_TRY(check_shape(scales, scales_name, (int[SHAPE_N]){n_experts, n_rows, n_groups}, err));
     p->stored = LF_STORED_PACKED;
     p->dtype = LF_BF16;
     p->quantized = (struct lf_quantized){.scheme = mxfp4_scheme,
                                          .sources = {[LF_SOURCE_CODES] = p->tensor, [LF_SOURCE_SCALES] = scales},
                                          .n_shares = n_experts,
                                          .share = p->expert,
-                                         .n_out = p->n_rows,
-                                         .n_in = p->n_in};
-    return LF_OK;
+                                         .n_out = n_rows,
+                                         .n_in = n_in,
+                                         .first = part->rank_row,
+                                         .column = p->column,
+                                         .n_columns = p->n_in};
+    return lf_quantized_check_columns(&p->quantized, blocks_name, err);
 }
 
 /* The same of a slot whose tensors have columns, or are MXFP4. */
@@ -101,14 +116,15 @@ static enum lf_status bind_columns(const struct binding *b, struct lf_part *p, s
     lf_name_bind(name, pattern, slot->suffix, slot->layer, p->expert);
     lf_name_bind(blocks, pattern, "_blocks", slot->layer, p->expert);
     lf_name_bind(scales, pattern, "_scales", slot->layer, p->expert);
-    p->tensor_row = (uint64_t)p->expert * (uint64_t)p->n_rows;
+    p->all_rows = all_rows(&slot->parts[p->part_idx]);
+    p->tensor_row = (uint64_t)p->expert * (uint64_t)p->all_rows + (uint64_t)slot->parts[p->part_idx].rank_row;
     p->tensor = lf_name_find(b->set, blocks);
     if (p->tensor) return bind_mxfp4(b, p, blocks, scales, err);
     p->stored = LF_STORED_COLUMNS;
     p->tensor = lf_name_find(b->set, name);
     if (!p->tensor) return lf_fail(err, LF_CORRUPT, "tensor %s is missing, and so is %s", name, blocks);
     LF_TRY(read_dtype(p, name, err));
-    return check_shape(p->tensor, name, (int[SHAPE_N]){slot->n_experts, p->n_in, p->n_rows}, err);
+    return check_shape(p->tensor, name, (int[SHAPE_N]){slot->n_experts, all_columns(p), p->all_rows}, err);
 }
 
 /* Where the part's matrix or vector is to be found. */
@@ -123,7 +139,7 @@ static struct place own_place(const struct lf_slot *slot, const struct lf_part *
 {
     const struct lf_slot_part *part = &slot->parts[p->part_idx];
     bool of_all = is_stacked(slot, p->part_idx);
-    int n_rows = part->rank_rows > 0 ? part->rank_rows : p->n_rows; /* of all ranks */
+    int n_rows = all_rows(part);
     struct place at = {.suffix = slot->suffix,
                        .n_experts = of_all ? slot->n_experts : 0,
                        .n_rows = part->tensor_rows > 0 ? part->tensor_rows : n_rows,
@@ -163,7 +179,9 @@ static enum lf_status bind_quantized(const struct binding *b, struct lf_part *p,
                                        .expert = (int)(at->row / (uint64_t)at->n_rows),
                                        .first = (int)(at->row % (uint64_t)at->n_rows),
                                        .n_out = at->n_rows,
-                                       .n_in = p->n_in};
+                                       .n_in = all_columns(p),
+                                       .column = p->column,
+                                       .n_columns = p->n_in};
     LF_TRY(lf_quantized_bind(&p->quantized, b->set, b->hp->quantization, &place, err));
     p->stored = LF_STORED_PACKED;
     p->dtype = b->hp->dtype;
@@ -187,7 +205,7 @@ static enum lf_status bind(const struct binding *b, struct lf_part *p, struct lf
     LF_TRY(read_dtype(p, name, err));
     if (slot->n_taps > 0)
         return check_shape(p->tensor, name, (int[SHAPE_N]){at.n_rows / slot->n_taps, 1, slot->n_taps}, err);
-    int n_columns = slot->is_vector ? 0 : LF_MAX(p->tensor_columns, p->n_in);
+    int n_columns = slot->is_vector ? 0 : all_columns(p);
     return check_shape(p->tensor, name, (int[SHAPE_N]){at.n_experts, at.n_rows, n_columns}, err);
 }
 

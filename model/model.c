@@ -41,8 +41,6 @@ struct lf_model {
 static enum lf_status check_ranks(const struct lf_hparams *hp, const struct lf_model_opts *opts, struct lf_err *err)
 {
     if (lf_split_n_ranks(&hp->split) == 1) return LF_OK;
-    if (opts->quantize != LF_CODE_NONE)
-        return lf_fail(err, LF_UNSUPPORTED, "--quantize is not implemented for several ranks yet: expected one rank");
     if (opts->hash_weights)
         return lf_fail(err, LF_UNSUPPORTED,
                        "blocks on disk (--cache-dir) are not implemented for several ranks yet: expected one rank");

@@ -6,10 +6,6 @@
 
 static enum lf_status shard(struct lf_program *p, const struct lf_hparams *hp, struct lf_err *err)
 {
-    if (hp->quantization)
-        return lf_fail(err, LF_UNSUPPORTED,
-                       "quantized weights are not divided over ranks yet: plain ones (bf16, f16, f32) are, or one rank "
-                       "has them");
     LF_TRY(lf_pass_shard(p, &hp->split, hp->architecture, err));
     return lf_pass_check(p, p->slots, p->n_slots, err);
 }

@@ -80,7 +80,8 @@ struct lf_linear lf_rec_linear(struct lf_recorder *r, int layer, const struct lf
     return linear;
 }
 
-static int add_vector(struct lf_recorder *r, int layer, const char *pattern, const char *suffix, int n, float add)
+static int add_vector(struct lf_recorder *r, int layer, const char *pattern, const char *suffix, int n, float add,
+                      int n_heads)
 {
     struct lf_slot slot = {.layer = layer,
                            .is_vector = true,
@@ -91,27 +92,34 @@ static int add_vector(struct lf_recorder *r, int layer, const char *pattern, con
                            .suffix = suffix,
                            .n_parts = 1,
                            .parts = {{.pattern = pattern, .n_rows = n}}};
+    if (n_heads > 0) slot.shard = LF_SHARD_HEADS;
+    if (n_heads > 0) slot.parts[0].runs[0] = (struct lf_slot_run){.n_rows = n, .n_heads = n_heads};
     return add_slot(r, &slot);
 }
 
 int lf_rec_vector(struct lf_recorder *r, int layer, const char *pattern, int n)
 {
-    return add_vector(r, layer, pattern, ".weight", n, 0);
+    return add_vector(r, layer, pattern, ".weight", n, 0, 0);
 }
 
 int lf_rec_vector_plus(struct lf_recorder *r, int layer, const char *pattern, int n, float add)
 {
-    return add_vector(r, layer, pattern, ".weight", n, add);
+    return add_vector(r, layer, pattern, ".weight", n, add, 0);
 }
 
 int lf_rec_bare_vector(struct lf_recorder *r, int layer, const char *pattern, int n)
 {
-    return add_vector(r, layer, pattern, "", n, 0);
+    return add_vector(r, layer, pattern, "", n, 0, 0);
+}
+
+int lf_rec_heads_vector(struct lf_recorder *r, int layer, const char *pattern, int n_heads)
+{
+    return add_vector(r, layer, pattern, "", n_heads, 0, n_heads);
 }
 
 int lf_rec_taps(struct lf_recorder *r, int layer, const char *pattern, int n, int width)
 {
-    int slot = add_vector(r, layer, pattern, ".weight", n * width, 0);
+    int slot = add_vector(r, layer, pattern, ".weight", n * width, 0, 0);
     if (r->status == LF_OK) r->program.slots[slot].n_taps = width;
     return slot;
 }

@@ -54,6 +54,8 @@ int lf_rec_vector(struct lf_recorder *r, int layer, const char *pattern, int n);
 int lf_rec_vector_plus(struct lf_recorder *r, int layer, const char *pattern, int n, float add);
 /* One that the files know by the pattern alone. */
 int lf_rec_bare_vector(struct lf_recorder *r, int layer, const char *pattern, int n);
+/* The same with a number for each head, which ranks divide. */
+int lf_rec_heads_vector(struct lf_recorder *r, int layer, const char *pattern, int n_heads);
 /* The taps of a convolution of n channels by themselves, [n, 1, width] in the files: n · width floats. */
 int lf_rec_taps(struct lf_recorder *r, int layer, const char *pattern, int n, int width);
 /* The matrix shares the bytes of another one, unless the files hold one that differs. */

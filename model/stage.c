@@ -85,14 +85,28 @@ static enum lf_status need_packed(struct lf_stage *s, size_t bytes, struct lf_er
     return s->packed ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory for reading weights");
 }
 
+/* The part's matrix as it stands, [n_in, n_rows]: at once, or of each column what the part has of it. */
+static enum lf_status read_sheet(struct lf_stage *s, const struct lf_part *p, size_t elem_bytes, struct lf_err *err)
+{
+    uint64_t all_rows = (uint64_t)p->all_rows, row = p->tensor_row % all_rows;
+    int n_columns = p->tensor_columns > 0 ? p->tensor_columns : p->n_in,
+        n_reads = p->n_rows < p->all_rows ? p->n_in : 1;
+    uint64_t first = p->tensor_row / all_rows * (uint64_t)n_columns + (uint64_t)p->column;
+    size_t read_bytes = (size_t)(p->n_in / n_reads) * (size_t)p->n_rows * elem_bytes;
+    for (int i = 0; i < n_reads; i++)
+        LF_TRY(lf_tensor_read(&s->files, p->tensor, ((first + (uint64_t)i) * all_rows + row) * elem_bytes, read_bytes,
+                              s->packed + (size_t)i * read_bytes, err));
+    return LF_OK;
+}
+
 /* A row is in all of the matrix, so that is read first: of one expert, and no more. */
 static enum lf_status stage_columns(struct lf_stage *s, const struct lf_part *p, int row, int n, struct lf_err *err)
 {
     size_t elem_bytes = lf_dtype_bytes(p->dtype), column_bytes = (size_t)p->n_rows * elem_bytes;
     if (row == 0) {
-        uint64_t columns_before = p->tensor_row / (uint64_t)p->n_rows * (uint64_t)p->n_in;
         LF_TRY(need_packed(s, (size_t)p->n_in * column_bytes, err));
-        LF_TRY(read_rows(s, p->tensor, columns_before, p->n_in, column_bytes, &s->sha, s->packed, err));
+        LF_TRY(read_sheet(s, p, elem_bytes, err));
+        if (s->hashes) lf_hash_rows(&s->sha, lf_device_threads(s->dev), s->packed, p->n_in, column_bytes);
     }
     lf_unpack_columns(lf_device_threads(s->dev), s->rows, s->packed, elem_bytes, p->n_rows, p->n_in, row, n);
     return LF_OK;

@@ -28,6 +28,7 @@ struct lf_part {
     bool coded;                     /* it stays so: rows are canonical ones, not expanded */
     uint64_t tensor_row;            /* rows of matrices that stand before it in its tensor */
     int column, tensor_columns;     /* of a matrix's part by columns: the first, of so many; 0: it has all */
+    int all_rows; /* of LF_STORED_COLUMNS: rows of a matrix of the tensor, which may be other ranks' */
     int slot_idx;
     int expert;          /* of the slot; 0 where it has none */
     int row_first;       /* of the slot, or of this expert's matrix */

@@ -392,8 +392,8 @@ static const struct lf_option rows[] = {
      .detail = "Ranks are threads of this process, each with its part of the weights, a cache of its own and its share "
                "of the threads; on a CPU all of them lie in the same memory. Query heads and MLPs must divide by N, KV "
                "heads may be fewer. Answers are the same whatever else is served, and may differ in their last bits "
-               "between one N and another. Which models can be divided is in docs/models.md; not yet on a GPU, with "
-               "quantized weights or with --cache-dir.",
+               "between one N and another. Which models can be divided is in docs/models.md; not yet on a GPU, or "
+               "with --cache-dir.",
      .commands = MODELS,
      .group = LF_GROUP_DEVICE},
     {.name = "isa",

@@ -24,7 +24,8 @@ static int attention(struct lf_recorder *r, int layer, int x)
         k_norm = lf_rec_vector(r, layer, "model.layers.#.self_attn.k_norm", hp->head_dim);
     }
     struct lf_linear out = lf_decoder_out(r, layer);
-    int sinks = hp->arch->sinks ? lf_rec_bare_vector(r, layer, "model.layers.#.self_attn.sinks", hp->n_heads) : LF_NONE;
+    int sinks =
+        hp->arch->sinks ? lf_rec_heads_vector(r, layer, "model.layers.#.self_attn.sinks", hp->n_heads) : LF_NONE;
     int h = lf_rec_rmsnorm(r, x, norm);
     int q = lf_rec_rope_append(r, layer, lf_rec_gemm(r, h, qkv), q_norm, k_norm);
     return lf_rec_gemm_add(r, lf_rec_sink_attention(r, layer, q, hp->layers[layer].window, sinks), out, x);

@@ -140,6 +140,18 @@ static enum lf_status bind_source(struct lf_quantized *m, enum lf_source source,
                    m->sources[source]->n_bytes / (uint64_t)m->n_shares, INT32_MAX);
 }
 
+enum lf_status lf_quantized_check_columns(const struct lf_quantized *m, const char *module, struct lf_err *err)
+{
+    struct lf_format format = lf_scheme_format(&m->scheme, LF_F32);
+    int group = LF_MAX(format.group, 1), end = m->column + m->n_columns;
+    if (m->column % group == 0 && (end % group == 0 || end == m->n_in)) return LF_OK;
+    return lf_fail(
+        err, LF_INVALID,
+        "%s is quantized in groups of %d columns, of which %d are not divided over %d ranks; expected as many "
+        "that each has whole groups",
+        module, group, m->n_in, m->n_in / m->n_columns);
+}
+
 enum lf_status lf_quantized_bind(struct lf_quantized *out, const struct lf_tensor_set *set,
                                  const struct lf_quantization *q, const struct lf_quantized_place *at,
                                  struct lf_err *err)
@@ -151,9 +163,12 @@ enum lf_status lf_quantized_bind(struct lf_quantized *out, const struct lf_tenso
                              .share = at->n_experts > 0 ? at->expert : 0,
                              .n_out = at->n_out,
                              .n_in = at->n_in,
-                             .first = at->first};
+                             .first = at->first,
+                             .column = at->column,
+                             .n_columns = at->n_columns};
     if (m.scheme.group >= at->n_in) m.scheme.group = 0;
     LF_TRY(check_words(&m, at->module, err));
+    LF_TRY(lf_quantized_check_columns(&m, at->module, err));
     for (int i = 0; i < LF_SOURCES_N; i++) LF_TRY(bind_source(&m, (enum lf_source)i, set, at, err));
     *out = m;
     return LF_OK;
@@ -261,6 +276,7 @@ struct job {
     const struct lf_quant_rows *rows;
     struct lf_format format;
     int row, n, n_tasks;
+    int n_columns; /* of rows */
     void *out;
     const char *wrong[TASKS_N]; /* of each task; NULL: nothing */
     int bad[TASKS_N];           /* the row in which it is */
@@ -289,6 +305,21 @@ static void unpack(void *ctx, int task_idx, int worker_idx)
         lf_packed_rows(p, job->row + (int)first, task_first(job, task_idx + 1) - (int)first, &own, &job->bad[task_idx]);
 }
 
+/* Of n canonical rows, each [n_in], the columns that are asked for, one row behind the other. */
+static void crop(struct lf_quant_room *room, const struct lf_quantized *m, const struct lf_format *format, int n)
+{
+    size_t n_in = (size_t)m->n_in, n_columns = (size_t)m->n_columns, at = (size_t)m->column;
+    size_t n_groups = (size_t)lf_format_n_groups(format, m->n_in),
+           n_left = (size_t)lf_format_n_groups(format, m->n_columns);
+    size_t group_at = format->group > 0 ? at / (size_t)format->group : 0;
+    if (n_columns == n_in) return;
+    for (size_t i = 0; i < (size_t)n; i++) {
+        memmove(room->codes + i * n_columns, room->codes + i * n_in + at, n_columns);
+        memmove(room->scales + i * n_left, room->scales + i * n_groups + group_at, n_left * sizeof(*room->scales));
+        if (m->scheme.zeros) memmove(room->zeros + i * n_left, room->zeros + i * n_groups + group_at, n_left);
+    }
+}
+
 enum lf_status lf_quantized_read(struct lf_quantized_reader *r, struct lf_quant_rows *out, const struct lf_quantized *m,
                                  int row, int n, const char *name, struct lf_err *err)
 {
@@ -302,6 +333,7 @@ enum lf_status lf_quantized_read(struct lf_quantized_reader *r, struct lf_quant_
     for (int i = 0; i < job.n_tasks; i++)
         if (job.wrong[i])
             return lf_fail(err, LF_CORRUPT, "%s: row %d of quantized weights: %s", name, job.bad[i], job.wrong[i]);
+    crop(&r->room, m, &job.format, n);
     *out = (struct lf_quant_rows){r->room.codes, r->room.scales, m->scheme.zeros ? r->room.zeros : NULL};
     return LF_OK;
 }
@@ -310,7 +342,7 @@ static void expand(void *ctx, int task_idx, int worker_idx)
 {
     (void)worker_idx;
     struct job *job = ctx;
-    size_t first = (size_t)task_first(job, task_idx), n_in = (size_t)job->r->packed.n_in;
+    size_t first = (size_t)task_first(job, task_idx), n_in = (size_t)job->n_columns;
     size_t n_groups = (size_t)lf_format_n_groups(&job->format, (int)n_in);
     struct lf_quant_rows own = {job->rows->codes + first * n_in, job->rows->scales + first * n_groups,
                                 job->rows->zeros ? job->rows->zeros + first * n_groups : NULL};
@@ -323,9 +355,14 @@ enum lf_status lf_quantized_expand(struct lf_quantized_reader *r, const struct l
                                    const struct lf_quant_rows *rows, enum lf_dtype dtype, int n, void *out,
                                    struct lf_err *err)
 {
-    struct job job = {.r = r, .rows = rows, .format = lf_scheme_format(&m->scheme, dtype), .n = n, .out = out};
+    struct job job = {.r = r,
+                      .rows = rows,
+                      .format = lf_scheme_format(&m->scheme, dtype),
+                      .n = n,
+                      .n_columns = m->n_columns,
+                      .out = out};
     job.n_tasks = count_tasks(r, n);
-    size_t n_wide = (size_t)job.n_tasks * (size_t)m->n_in;
+    size_t n_wide = (size_t)job.n_tasks * (size_t)m->n_columns;
     if (n_wide > r->n_wide) {
         free(r->wide);
         r->wide = malloc(n_wide * sizeof(*r->wide));

@@ -10,12 +10,14 @@
 #include "model/formats/quantization.h"
 #include "model/reader.h"
 
-/* The matrix in the tensors, of which one is for each source; rows of it from `first` on are what is asked for. */
+/* The matrix in the tensors, of which one is for each source; asked for are rows of it from `first` on, of them
+ * n_columns from `column` on: all, or whole groups of lf_scheme_format. */
 struct lf_quantized {
     struct lf_scheme scheme;
     const struct lf_tensor *sources[LF_SOURCES_N]; /* NULL: it has none */
     int n_shares, share;                           /* experts in a tensor, and which; 1, 0: it has no such dimension */
     int n_out, n_in, first;
+    int column, n_columns;
 };
 
 /* What a matrix is called and where it lies. */
@@ -24,6 +26,7 @@ struct lf_quantized_place {
     const char *plain_suffix; /* of the tensor of a plain one, for messages; "" where it is of all experts */
     int n_experts, expert;    /* n_experts 0: it has no such dimension */
     int n_out, n_in, first;
+    int column, n_columns; /* as in struct lf_quantized */
 };
 
 LF_MUST_CHECK enum lf_status lf_quantized_bind(struct lf_quantized *out, const struct lf_tensor_set *set,
@@ -50,12 +53,17 @@ struct lf_quantized_reader {
 };
 void lf_quantized_reader_deinit(struct lf_quantized_reader *r); /* accepts a zeroed one */
 
+/* Whether its columns are whole groups. LF_INVALID. */
+LF_MUST_CHECK enum lf_status lf_quantized_check_columns(const struct lf_quantized *m, const char *module,
+                                                        struct lf_err *err);
+
 /* The next n rows, from row `row` on, of a matrix that is read from row 0 on, as canonical rows of
- * lf_scheme_format: *out borrows them until the next call. name: for messages. LF_CORRUPT, LF_IO, LF_NO_MEMORY. */
+ * lf_scheme_format, [n, n_columns]: *out borrows them until the next call. name: for messages. LF_CORRUPT, LF_IO,
+ * LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_quantized_read(struct lf_quantized_reader *r, struct lf_quant_rows *out,
                                                const struct lf_quantized *m, int row, int n, const char *name,
                                                struct lf_err *err);
-/* Values of n canonical rows, rounded to dtype: out [n, n_in]. */
+/* Values of n canonical rows, rounded to dtype: out [n, n_columns]. */
 LF_MUST_CHECK enum lf_status lf_quantized_expand(struct lf_quantized_reader *r, const struct lf_quantized *m,
                                                  const struct lf_quant_rows *rows, enum lf_dtype dtype, int n,
                                                  void *out, struct lf_err *err);

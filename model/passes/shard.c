@@ -101,8 +101,6 @@ static const char *not_divided(const struct lf_op *op)
     case LF_OP_GATED_NORM:
     case LF_OP_GATE_SIGMOID:
         return "gated delta nets";
-    case LF_OP_ATTENTION:
-        return op->weight[LF_OP_W] == LF_NONE ? NULL : "attention sinks";
     case LF_OP_ROPE_APPEND:
     case LF_OP_ROPE:
         return op->norm_whole_row ? "norms of all heads at once" : NULL;

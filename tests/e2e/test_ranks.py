@@ -122,7 +122,6 @@ class Ranks(unittest.TestCase):
                 (("--parallel", "tp=2x"), 'got "tp=2x"'),
                 (("--parallel", "4"), 'got "4" (how many requests run at once is --max-seqs)'),
                 (("--parallel", "tp=2", "--model", olmo), "Olmo2ForCausalLM has norms of all heads at once, which are not divided"),
-                (("--parallel", "tp=2", "--quantize", "int8"), "--quantize is not implemented for several ranks yet"),
                 (("--parallel", "tp=2", "--cache-dir", "/nowhere"), "--cache-dir is not implemented for several ranks yet")):
             model = () if "--model" in options else ("--model", "demo/model")
             run = subprocess.run([harness.Program.program, "plan", *model, *options], stdout=subprocess.PIPE,

@@ -8,8 +8,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "model/names.h"
-#include "model/programs.h"
-#include "model/weights.h"
+#include "tests/golden/model/loaded.h"
 #include "tests/support/expected.h"
 #include "tests/support/model_rig.h"
 #include "tests/support/plain_kernels.h"
@@ -23,41 +22,6 @@ enum { CHUNK = 33, N_MODELS_AT_LEAST = 32, N_CODED_AT_LEAST = 80, HASH_BYTES = 8
 #define TOLERANCE_HALVES 2.5e-2 /* activations are rounded to the type of the weights, where vectors multiply it */
 
 /* ---- rows ---- */
-
-struct model {
-    struct lf_device *dev;
-    struct lf_hparams hp;
-    struct lf_programs programs;
-    struct lf_tensor_set set;
-    struct lf_weight_layout *layout;
-    struct lf_weights weights;
-};
-
-static void open_model(struct model *m, const char *dir, bool expands)
-{
-    struct lf_err err;
-    struct lf_device_opts opts = {.name = "cpu", .n_threads = 2, .max_isa = -1};
-    struct lf_model_opts load = {.dir = dir};
-    *m = (struct model){0};
-    assert_int_equal(lf_device_open(&m->dev, &opts, &err), LF_OK);
-    if (expands) only_plain(m->dev);
-    if (lf_hparams_read(&m->hp, dir, &err) != LF_OK) fail_msg("%s", err.message);
-    assert_int_equal(lf_tensor_set_open(&m->set, dir, &err), LF_OK);
-    assert_int_equal(lf_programs_make(&m->programs, &m->hp, lf_device_ops(m->dev), false, &err), LF_OK);
-    if (lf_weight_layout_make(&m->layout, &m->hp, &m->programs.recorded, &m->set, LF_CODE_NONE, m->dev, &err) != LF_OK)
-        fail_msg("%s: %s", dir, err.message);
-    if (lf_weights_load(&m->weights, m->dev, m->layout, &load, &err) != LF_OK) fail_msg("%s: %s", dir, err.message);
-}
-
-static void close_model(struct model *m)
-{
-    lf_weights_unload(&m->weights, m->dev);
-    lf_weight_layout_free(m->layout);
-    lf_tensor_set_close(&m->set);
-    lf_programs_deinit(&m->programs);
-    lf_hparams_deinit(&m->hp);
-    lf_device_close(m->dev);
-}
 
 /* The hash that a line "MODULE ROW HASH" of the text has; NULL: there is none. */
 static const char *find_hash(const struct lf_buf *text, const char *module, int row)
@@ -121,7 +85,7 @@ static void check_rows_of(const char *dir, bool expands)
     lf_buf_init(&text, 1 << 24);
     assert_int_equal(lf_file_read(&text, path, 1 << 24, &err), LF_OK);
     for (size_t i = 0; i < text.len; i++) n_lines += text.ptr[i] == '\n';
-    open_model(&m, dir, expands);
+    open_model(&m, dir, NULL, expands);
     for (int i = 0; i < m.programs.recorded.n_slots; i++) {
         const struct lf_slot *slot = &m.programs.recorded.slots[i];
         bool is_coded = !lf_format_is_plain(&m.weights.of[i].format);
@@ -206,7 +170,7 @@ static double tolerance_coded(const char *dir, double expanded)
 {
     struct model m;
     double tolerance = expanded;
-    open_model(&m, dir, false);
+    open_model(&m, dir, NULL, false);
     for (int i = 0; i < m.programs.recorded.n_slots; i++) {
         enum lf_code code = m.weights.of[i].format.code;
         if (code == LF_CODE_NONE || (code == LF_CODE_E4M3 && m.hp.dtype == LF_F32)) continue;

@@ -9,9 +9,9 @@
 enum { MOST_RANKS = 4, MIN_ROWS_CLEAR = 20 };
 
 /* Of the distance between the two largest logits; and relative errors: everything in float, weights in bf16. */
-#define CLEAR_GAP      0.02
-#define TOLERANCE      2e-5
-#define TOLERANCE_BF16 2.5e-2
+#define CLEAR_GAP         0.02
+#define TOLERANCE         2e-5
+#define TOLERANCE_ROUNDED 2.5e-2
 
 /* Which splits there are depends on the heads: of 4 query heads and 2 KV heads 4 ranks have one each, and two the same
  * KV head. */
@@ -42,9 +42,24 @@ static const struct {
               {"qwen3-moe-whole-bf16", true, 2},
               {"mixtral-window-f32", false, 2},
               {"mixtral-whole-bf16", true, 2},
+              {"gpt-oss-f32", false, 4},
+              {"gpt-oss-bf16", true, 4},
               {"ministral3-f32", false, 4},
               {"gemma3-f32", false, 4},
               {"gemma3-bf16", true, 4}};
+
+/* Matrices that are coded in the files, or become so. */
+static const struct {
+    const char *name;
+    enum lf_code quantize;
+} coded[] = {{"quantized/ct-w4-group32-bf16", LF_CODE_NONE},
+             {"quantized/gptq-asym-f32", LF_CODE_NONE},
+             {"quantized/ct-int8-channel-f32", LF_CODE_NONE},
+             {"quantized/awq-experts-f32", LF_CODE_NONE},
+             {"quantized/fp8-experts-whole-bf16", LF_CODE_NONE},
+             {"quantized/ct-nvfp4-f32", LF_CODE_NONE},
+             {"llama3-f32", LF_CODE_I8},
+             {"gpt-oss-f32", LF_CODE_I8}};
 
 struct run {
     const struct expected *e;
@@ -89,40 +104,79 @@ static void compute(struct model_rig *rig, int rank, void *ctx)
     free(again);
 }
 
-static void check_split(const char *name, bool bf16, int n_ranks)
+/* All ranks' logits, which are the same: the caller's. */
+static float *logits_of(const char *dir, const struct expected *e, enum lf_code quantize, int n_ranks, enum lf_isa *isa)
 {
-    char dir[256];
-    struct expected e;
-    struct run run = {.e = &e};
-    snprintf(dir, sizeof(dir), "tests/golden/model/data/%s", name);
-    read_expected(&e, dir);
-    size_t n = (size_t)e.n_ids * (size_t)e.n_vocab;
-    for (int r = 0; r < n_ranks; r++) run.of_rank[r] = calloc(n, sizeof(float));
+    struct run run = {.e = e};
+    size_t n = (size_t)e->n_ids * (size_t)e->n_vocab;
     struct model_rig_opts opts = opts_of(dir, n_ranks);
+    opts.quantize = quantize;
+    for (int r = 0; r < n_ranks; r++) run.of_rank[r] = calloc(n, sizeof(float));
     rank_rigs_run(&opts, n_ranks, compute, &run);
-    for (int r = 1; r < n_ranks; r++) assert_memory_equal(run.of_rank[r], run.of_rank[0], n * sizeof(float));
+    for (int r = 1; r < n_ranks; r++) {
+        assert_memory_equal(run.of_rank[r], run.of_rank[0], n * sizeof(float));
+        free(run.of_rank[r]);
+    }
+    *isa = run.isa;
+    return run.of_rank[0];
+}
 
-    bool is_rounded = bf16 && run.isa >= LF_ISA_AVX512_BF16; /* x is, too */
-    double error = relative_error(run.of_rank[0], e.logits, n);
-    if (!(error <= (is_rounded ? TOLERANCE_BF16 : TOLERANCE)))
-        fail_msg("%s over %d ranks: relative error %g", name, n_ranks, error);
-    int n_clear = check_greedy(&e, run.of_rank[0], CLEAR_GAP * (is_rounded ? 40 : 1));
+/* Beside those of e. is_rounded: activations are. */
+static void check_logits(const char *name, const struct expected *e, const float *logits, bool is_rounded)
+{
+    double error = relative_error(logits, e->logits, (size_t)e->n_ids * (size_t)e->n_vocab);
+    if (!(error <= (is_rounded ? TOLERANCE_ROUNDED : TOLERANCE))) fail_msg("%s: relative error %g", name, error);
+    int n_clear = check_greedy(e, logits, CLEAR_GAP * (is_rounded ? 40 : 1));
     assert_true(is_rounded || n_clear >= MIN_ROWS_CLEAR);
-    for (int r = 0; r < n_ranks; r++) free(run.of_rank[r]);
-    lf_buf_deinit(&e.bytes);
+}
+
+static void read_model(char dir[256], struct expected *e, const char *name)
+{
+    snprintf(dir, 256, "tests/golden/model/data/%s", name);
+    read_expected(e, dir);
 }
 
 static void splits_give_the_logits_of_transformers_in_any_company(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < LF_N_ELEMS(models); i++)
-        for (int n = 2; n <= models[i].most_ranks; n *= 2) check_split(models[i].name, models[i].bf16, n);
+    for (size_t i = 0; i < LF_N_ELEMS(models); i++) {
+        struct expected e;
+        enum lf_isa isa;
+        char dir[256];
+        read_model(dir, &e, models[i].name);
+        for (int n = 2; n <= models[i].most_ranks; n *= 2) {
+            float *logits = logits_of(dir, &e, LF_CODE_NONE, n, &isa);
+            check_logits(models[i].name, &e, logits, models[i].bf16 && isa >= LF_ISA_AVX512_BF16);
+            free(logits);
+        }
+        lf_buf_deinit(&e.bytes);
+    }
+}
+
+/* Activations are rounded to eight bits there (device/cpu/gemm_quant.h). */
+static void splits_of_coded_weights_give_the_logits_of_one_rank_in_any_company(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LF_N_ELEMS(coded); i++) {
+        struct expected e;
+        enum lf_isa isa;
+        char dir[256];
+        read_model(dir, &e, coded[i].name);
+        float *one = logits_of(dir, &e, coded[i].quantize, 1, &isa);
+        float *two = logits_of(dir, &e, coded[i].quantize, 2, &isa);
+        e.logits = one;
+        check_logits(coded[i].name, &e, two, true);
+        free(one);
+        free(two);
+        lf_buf_deinit(&e.bytes);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(splits_give_the_logits_of_transformers_in_any_company),
+        cmocka_unit_test(splits_of_coded_weights_give_the_logits_of_one_rank_in_any_company),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

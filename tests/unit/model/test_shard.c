@@ -241,8 +241,7 @@ static void families_that_are_not_divided_are_refused_by_name(void **state)
     (void)state;
     static const struct {
         const char *dir, *words;
-    } rows[] = {{"gpt-oss-f32", "GptOssForCausalLM has attention sinks"},
-                {"qwen3-next-f32", "Qwen3NextForCausalLM has gated delta nets"},
+    } rows[] = {{"qwen3-next-f32", "Qwen3NextForCausalLM has gated delta nets"},
                 {"qwen3.5-f32", "has gated delta nets"},
                 {"olmo2-f32", "Olmo2ForCausalLM has norms of all heads at once"},
                 {"gemma4-f32", "has heads of another shape"}};
@@ -276,20 +275,6 @@ static void heads_and_rows_that_do_not_divide_are_named_with_what_would(void **s
     config_set(&c, "num_key_value_heads", "6");
     read_config(&hp, &c);
     expect_refusal(&hp, 4, LF_INVALID, "it has 6 KV heads of model.layers.#.self_attn.k_proj; expected 1, 2, 3, 6, 12");
-    lf_hparams_deinit(&hp);
-}
-
-static void quantized_weights_are_refused_by_name(void **state)
-{
-    (void)state;
-    struct lf_hparams hp;
-    struct lf_quantization *quantization = calloc(1, 1);
-    struct config_text c = with_biases();
-    read_config(&hp, &c);
-    hp.quantization = quantization;
-    expect_refusal(&hp, 2, LF_UNSUPPORTED, "quantized weights are not divided over ranks yet: plain ones");
-    hp.quantization = NULL;
-    free(quantization);
     lf_hparams_deinit(&hp);
 }
 
@@ -431,7 +416,6 @@ int main(void)
         cmocka_unit_test(the_program_of_one_rank_is_as_it_was_recorded),
         cmocka_unit_test(families_that_are_not_divided_are_refused_by_name),
         cmocka_unit_test(heads_and_rows_that_do_not_divide_are_named_with_what_would),
-        cmocka_unit_test(quantized_weights_are_refused_by_name),
         cmocka_unit_test(a_gpu_is_refused_before_anything_is_planned),
         cmocka_unit_test(random_weights_are_parts_of_one_model),
         cmocka_unit_test(loading_reads_a_rank_s_part_and_no_more),

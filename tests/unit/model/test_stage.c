@@ -54,6 +54,7 @@ static struct lf_part part_of(const struct fixture *f, enum lf_stored stored, co
                         .tensor_row = (uint64_t)expert * ROWS,
                         .expert = expert,
                         .n_rows = ROWS,
+                        .all_rows = ROWS,
                         .n_in = N_IN,
                         .dtype = LF_BF16};
     assert_non_null(p.tensor);
@@ -64,7 +65,8 @@ static struct lf_part part_of(const struct fixture *f, enum lf_stored stored, co
         .n_shares = 2,
         .share = expert,
         .n_out = ROWS,
-        .n_in = N_IN};
+        .n_in = N_IN,
+        .n_columns = N_IN};
     return p;
 }
 
@@ -145,6 +147,40 @@ static void an_expert_is_read_whichever_way_it_stands(void **state)
     free(columns);
     free(mxfp4);
     free(want);
+}
+
+/* Rows of a part that is some rows, and some columns, of the matrix that `all` is. */
+static void check_part_of(const struct fixture *f, struct lf_part p, const uint16_t *all, int row, int column)
+{
+    struct lf_stage s;
+    struct lf_err err;
+    int n = 40;
+    p.n_rows = ROWS - row;
+    p.tensor_row += (uint64_t)row;
+    p.quantized.first = row;
+    p.column = p.quantized.column = column;
+    p.tensor_columns = N_IN;
+    p.n_in = p.quantized.n_columns = N_IN - column;
+    assert_int_equal(lf_stage_init(&s, f->dev, &f->set, 0, false, &err), LF_OK);
+    assert_true(lf_stage_begin(&s, &p) >= n);
+    for (int first = 0; first < 3 * n; first += n) {
+        if (lf_stage_rows(&s, &p, first, n, &err) != LF_OK) fail_msg("%s", err.message);
+        for (int i = 0; i < n; i++)
+            assert_memory_equal(s.rows + (size_t)i * (size_t)p.n_in * sizeof(*all),
+                                all + (size_t)(row + first + i) * N_IN + column, (size_t)p.n_in * sizeof(*all));
+    }
+    lf_stage_deinit(&s);
+}
+
+static void a_rank_reads_its_rows_and_columns_whichever_way_they_stand(void **state)
+{
+    struct fixture *f = *state;
+    const struct lf_part *parts[] = {&f->rows, &f->columns, &f->mxfp4};
+    for (size_t i = 0; i < LF_N_ELEMS(parts); i++) {
+        uint16_t *all = read_all(f, parts[i], NULL);
+        for (int k = 0; k < 4; k++) check_part_of(f, *parts[i], all, k % 2 * 700, k / 2 * 33 * GROUP);
+        free(all);
+    }
 }
 
 /* Of rows as they stand in a file, as identity.h has it. */
@@ -230,7 +266,8 @@ static void coded_rows_of_few_columns_have_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(an_expert_is_read_whichever_way_it_stands), TEST(the_hash_is_of_what_stands_in_the_file),
+        TEST(an_expert_is_read_whichever_way_it_stands),
+        TEST(a_rank_reads_its_rows_and_columns_whichever_way_they_stand), TEST(the_hash_is_of_what_stands_in_the_file),
         TEST(a_file_that_was_changed_is_an_error), TEST(coded_rows_of_few_columns_have_room)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
