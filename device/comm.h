@@ -15,10 +15,13 @@
  * (a rank that does not come in time, one that comes with something else, lf_comm_group_abort) is final for all of it:
  * whoever waits stops waiting, later calls return at once and leave anything in their outputs, and lf_comm_check says
  * what it was. A rank waits for the others timeout_ms at most, in which the process runs; only for the first message of
- * rank 0 it waits for ever, because loading takes its time. Rank 0, when it has nothing to say, says so in time.
+ * rank 0, and in lf_comm_meet for all, it waits for ever, because loading takes its time. Rank 0, when it has nothing
+ * to say, says so in time.
  *
- * One backend is there, for CPUs: memory that ranks share (cpu/comm_cpu.c), which is also the plain reference. Complete
- * on return. */
+ * A row of a table for each kind of device (comm_impl.h). Of CPUs collectives go through memory that ranks share
+ * (cpu/comm_cpu.c), which is also the plain reference, and are complete on return. Of GPUs they are kernels of the
+ * device's queue that read and write each other's memory (cuda/comm_cuda.c), recorded in graphs as other ops are; one
+ * that waits too long gives up, and lf_comm_check says so once it has. */
 #ifndef LF_DEVICE_COMM_H
 #define LF_DEVICE_COMM_H
 
@@ -27,6 +30,9 @@
 
 #include "core/limits.h"
 #include "core/status.h"
+#include "device/ops.h"
+
+enum { LF_GPU_RANKS_N = 8 }; /* at most, where they are GPUs of one host; else LF_RANKS_N */
 
 /* What the ranks of one process share. Made before them and destroyed behind them, by any thread. */
 struct lf_comm_group;
@@ -37,15 +43,22 @@ struct lf_comm;
 LF_MUST_CHECK enum lf_status lf_comm_group_create(struct lf_comm_group **out, int n_ranks, int timeout_ms,
                                                   struct lf_err *err);
 void lf_comm_group_destroy(struct lf_comm_group *group); /* accepts NULL; every lf_comm of it is destroyed before */
+int lf_comm_group_n_ranks(const struct lf_comm_group *group);
 /* Memory of the host that a group takes, once all of it has been used. */
 uint64_t lf_comm_group_bytes(int n_ranks);
+/* Memory of its own that each GPU gives to it. */
+uint64_t lf_comm_gpu_bytes(int n_ranks);
 /* Ends the group: any thread, at any time. The first reason stays; it is copied. */
 void lf_comm_group_abort(struct lf_comm_group *group, const char *reason);
 
 /* Every rank's end is made once. LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_comm_create(struct lf_comm **out, struct lf_comm_group *group, int rank,
                                             struct lf_err *err);
-void lf_comm_destroy(struct lf_comm *comm); /* accepts NULL */
+void lf_comm_destroy(struct lf_comm *comm); /* accepts NULL; no rank is in a collective any more */
+/* Before the first collective, by each rank's thread, with its device: all ranks have devices of one kind. GPUs wait
+ * here for one another, for ever, as in lf_comm_meet. LF_UNSUPPORTED where they cannot reach each other's memory,
+ * LF_NO_MEMORY, LF_DEVICE. */
+LF_MUST_CHECK enum lf_status lf_comm_connect(struct lf_comm *comm, struct lf_device *dev, struct lf_err *err);
 int lf_comm_rank(const struct lf_comm *comm);
 int lf_comm_n_ranks(const struct lf_comm *comm);
 /* LF_DEVICE with the reason, once the group has failed. */
@@ -61,7 +74,12 @@ struct lf_all_reduce_params {
     const float *x;        /* [n], this rank's */
     const float *residual; /* [n], the same on all ranks, or NULL */
     size_t n;
+    /* Rows of y of so many floats, up to lf_comm_norm_tokens() of them: half of their norm is made on the way. */
+    struct lf_fused_norm norm;
+    int width; /* looked at with a norm */
 };
+/* Rows of that width whose norm an all_reduce may make; 0: none. */
+int lf_comm_norm_tokens(const struct lf_comm *comm, int width);
 void lf_comm_all_reduce(struct lf_comm *comm, const struct lf_all_reduce_params *params);
 
 /* Rank r's columns of a row are bytes first[r] to first[r + 1]; those of ranks may differ in width. */
@@ -73,8 +91,8 @@ struct lf_all_gather_params {
 };
 void lf_comm_all_gather(struct lf_comm *comm, const struct lf_all_gather_params *params);
 
-/* A send, a receive, or both at once, so that a ring does not stand still: what `to` receives is as long as what is
- * sent. Between two ranks messages keep their order; others need not take part. */
+/* Not on GPUs yet. A send, a receive, or both at once, so that a ring does not stand still: what `to` receives is as
+ * long as what is sent. Between two ranks messages keep their order; others need not take part. */
 enum { LF_COMM_NOBODY = -1 };
 struct lf_exchange_params {
     int to; /* LF_COMM_NOBODY: nothing is sent. Not this rank, as `from` */
@@ -87,6 +105,10 @@ struct lf_exchange_params {
 void lf_comm_exchange(struct lf_comm *comm, const struct lf_exchange_params *params);
 
 /* ---- memory of the host: what is to be done ---- */
+
+/* Returns when all have come, however long they take, or the group has failed: between what takes minutes, as reading
+ * weights does, and collectives, which wait for seconds. */
+void lf_comm_meet(struct lf_comm *comm);
 
 /* Rank 0 says something, the others hear it, in their order among the collectives. tell returns when all have come for
  * it, so no rank is more than a message behind. A message of no bytes is one too. */

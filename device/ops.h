@@ -52,8 +52,8 @@ struct lf_embed_params {           /* out[t, :] = scale · table row ids[t] */
     float scale;                   /* 1: the row as it is */
     int column, n_columns;         /* n_columns of a row from `column` on, and out is [T, n_columns]. 0: all of it */
     const int32_t *rows;           /* [T]: token t has the id of row rows[t] of ids. NULL: its own */
-    bool is_part;                  /* the table begins with the row of first_id, and ids that it has not make zeros: not
-                                      on a GPU, nor with placeholders in ids */
+    bool is_part;                  /* of several ranks: the table begins with the row of first_id, and ids that it has
+                                      not make zeros */
     int32_t first_id;
 };
 

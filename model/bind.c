@@ -238,7 +238,8 @@ enum lf_status lf_part_bind_dummy(struct lf_part *p, const struct lf_slot *slot,
         LF_TRY(lf_quantization_find(hp->quantization, lf_str_c(at.module), &scheme, &is_ignored, err));
     if (!scheme || is_ignored) return LF_OK;
     p->stored = LF_STORED_PACKED;
-    p->quantized = (struct lf_quantized){.scheme = *scheme, .n_shares = 1, .n_out = p->n_rows, .n_in = p->n_in};
+    p->quantized = (struct lf_quantized){
+        .scheme = *scheme, .n_shares = 1, .n_out = p->n_rows, .n_in = p->n_in, .n_columns = p->n_in};
     return LF_OK;
 }
 

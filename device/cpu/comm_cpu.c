@@ -16,30 +16,28 @@
  *
  * Every rank adds everything up by itself: ranks read n times what they write, but no result has to be passed on. It
  * is the reference; the interconnect of a CPU's ranks is its cache. */
-#include "device/comm.h"
-
-#include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/check.h"
 #include "core/clock.h"
+#include "device/comm_impl.h"
 #include "device/cpu/sysinfo.h"
-#include "device/cpu/wait_count.h"
 
 enum {
     SLOT_BYTES = 128 * 1024,
     PIECE_BYTES = 32 * 1024, /* of a channel */
-    SLOTS_N = 2,
+    SLOTS_N = LF_COMM_SLOTS_N,
     SUM_BLOCK = 256, /* floats that are added up at a time: they stay in registers or L1 */
     TICKS_N = 50,    /* of a timeout: one in which this process did not run counts as one */
     SPIN_NS = 20 * 1000
 };
 
-enum what { BARRIER, BROADCAST, ALL_REDUCE, ALL_GATHER, MESSAGE };
-static const char *const names[] = {"a barrier", "a broadcast", "an all-reduce", "an all-gather", "a message"};
+enum what { BARRIER, BROADCAST, ALL_REDUCE, ALL_GATHER, MESSAGE, MEETING };
+static const char *const names[] = {"a barrier",     "a broadcast", "an all-reduce",
+                                    "an all-gather", "a message",   "a meeting"};
 #define ANY_BYTES UINT64_MAX
 
 struct slot {
@@ -54,29 +52,10 @@ struct channel {
     _Alignas(LF_COUNT_ALIGN) char data[SLOTS_N][PIECE_BYTES];
 };
 
-struct shared {
+struct lf_comm_shared {
     struct lf_count arrived[LF_RANKS_N]; /* in how many turns */
     struct slot slots[LF_RANKS_N][SLOTS_N];
     struct channel channels[]; /* [n_ranks, n_ranks], from, to */
-};
-
-struct lf_comm_group {
-    int n_ranks, timeout_ms;
-    int64_t spin_ns;
-    struct shared *shared;
-    size_t shared_bytes;
-
-    pthread_mutex_t lock;
-    char reason[LF_ERR_MESSAGE_BYTES]; /* under the lock */
-    atomic_bool failed;                /* set under the lock, read by anybody */
-};
-
-struct lf_comm {
-    struct lf_comm_group *group;
-    int rank;
-    uint32_t turn;
-    bool has_heard;                                      /* a message */
-    uint32_t n_sent[LF_RANKS_N], n_received[LF_RANKS_N]; /* pieces, to and from each rank */
 };
 
 /* ---- a group's life ---- */
@@ -84,7 +63,7 @@ struct lf_comm {
 /* Slots of ranks that there are not are never touched. */
 static size_t shared_bytes(int n_ranks)
 {
-    return sizeof(struct shared) + (size_t)n_ranks * (size_t)n_ranks * sizeof(struct channel);
+    return sizeof(struct lf_comm_shared) + (size_t)n_ranks * (size_t)n_ranks * sizeof(struct channel);
 }
 
 uint64_t lf_comm_group_bytes(int n_ranks)
@@ -101,6 +80,7 @@ enum lf_status lf_comm_group_create(struct lf_comm_group **out, int n_ranks, int
     struct lf_comm_group *g = calloc(1, sizeof(*g));
     if (!g) return lf_fail(err, LF_NO_MEMORY, "no memory for %d ranks", n_ranks);
     g->n_ranks = n_ranks;
+    for (int r = 0; r < n_ranks; r++) g->gpus[r].idx = -1;
     g->timeout_ms = timeout_ms;
     g->spin_ns = n_ranks <= lf_sysinfo_n_cpus("") ? SPIN_NS : 0; /* with fewer CPUs, who spins keeps another from it */
     g->shared_bytes = shared_bytes(n_ranks);
@@ -122,30 +102,9 @@ void lf_comm_group_destroy(struct lf_comm_group *group)
     free(group);
 }
 
-enum lf_status lf_comm_create(struct lf_comm **out, struct lf_comm_group *group, int rank, struct lf_err *err)
+int lf_comm_group_n_ranks(const struct lf_comm_group *group)
 {
-    LF_ASSERT(rank >= 0 && rank < group->n_ranks);
-    struct lf_comm *c = calloc(1, sizeof(*c));
-    if (!c) return lf_fail(err, LF_NO_MEMORY, "no memory for rank %d", rank);
-    c->group = group;
-    c->rank = rank;
-    *out = c;
-    return LF_OK;
-}
-
-void lf_comm_destroy(struct lf_comm *comm)
-{
-    free(comm);
-}
-
-int lf_comm_rank(const struct lf_comm *comm)
-{
-    return comm->rank;
-}
-
-int lf_comm_n_ranks(const struct lf_comm *comm)
-{
-    return comm->group->n_ranks;
+    return group->n_ranks;
 }
 
 /* ---- failing ---- */
@@ -171,6 +130,8 @@ void lf_comm_group_abort(struct lf_comm_group *group, const char *reason)
     (void)pthread_mutex_lock(&group->lock);
     if (!atomic_load(&group->failed)) snprintf(group->reason, sizeof(group->reason), "%s", reason);
     atomic_store(&group->failed, true);
+    for (int r = 0; r < group->n_ranks; r++)
+        if (group->gpus[r].abort) *group->gpus[r].abort = 1;
     (void)pthread_mutex_unlock(&group->lock);
     close_all(group);
 }
@@ -178,6 +139,7 @@ void lf_comm_group_abort(struct lf_comm_group *group, const char *reason)
 enum lf_status lf_comm_check(struct lf_comm *comm, struct lf_err *err)
 {
     struct lf_comm_group *g = comm->group;
+    if (comm->backend->look) comm->backend->look(comm);
     if (!atomic_load(&g->failed)) return LF_OK;
     (void)pthread_mutex_lock(&g->lock);
     enum lf_status status = lf_fail(err, LF_DEVICE, "%s", g->reason);
@@ -185,7 +147,7 @@ enum lf_status lf_comm_check(struct lf_comm *comm, struct lf_err *err)
     return status;
 }
 
-LF_PRINTF(2, 3) static bool fail(struct lf_comm *c, const char *fmt, ...)
+bool lf_comm_fail(struct lf_comm *c, const char *fmt, ...)
 {
     char reason[LF_ERR_MESSAGE_BYTES];
     va_list args;
@@ -196,7 +158,7 @@ LF_PRINTF(2, 3) static bool fail(struct lf_comm *c, const char *fmt, ...)
     return false;
 }
 
-static bool is_over(const struct lf_comm *c)
+bool lf_comm_is_over(const struct lf_comm *c)
 {
     return atomic_load(&c->group->failed);
 }
@@ -212,7 +174,7 @@ static bool wait_for(struct lf_comm *c, struct lf_count *count, uint32_t at_leas
     for (int i = 0; i < TICKS_N && waited == LF_WAITED_TOO_LONG; i++)
         waited = lf_count_wait(count, at_least, i == 0 ? g->spin_ns : 0, is_patient ? 0 : lf_clock_ns() + tick_ns);
     if (waited == LF_WAITED_TOO_LONG)
-        return fail(c, "rank %d waited %d ms for rank %d, in %s", c->rank, g->timeout_ms, other, what);
+        return lf_comm_fail(c, "rank %d waited %d ms for rank %d, in %s", c->rank, g->timeout_ms, other, what);
     return waited == LF_WAITED_REACHED;
 }
 
@@ -229,7 +191,7 @@ static bool is_same_purpose(const struct slot *a, const struct slot *b)
 }
 
 /* Arrives, with its slot written, and waits for the others: all for the same. Then their slots may be read until
- * leave(). is_patient: rank 0 may take its time. */
+ * leave(). is_patient: rank 0 may take its time, and in a meeting everybody. */
 static bool meet(struct lf_comm *c, enum what what, uint64_t bytes, bool is_patient)
 {
     struct slot *mine = slot_of(c, c->rank);
@@ -238,11 +200,11 @@ static bool meet(struct lf_comm *c, enum what what, uint64_t bytes, bool is_pati
     lf_count_raise(&c->group->shared->arrived[c->rank]);
     for (int r = 0; r < c->group->n_ranks; r++) {
         struct lf_count *arrived = &c->group->shared->arrived[r];
-        if (!wait_for(c, arrived, c->turn + 1, r, names[what], is_patient && r == 0)) return false;
+        if (!wait_for(c, arrived, c->turn + 1, r, names[what], is_patient && (r == 0 || what == MEETING))) return false;
         const struct slot *other = slot_of(c, r);
         if (!is_same_purpose(mine, other))
-            return fail(c, "rank %d came for %s of %llu bytes, rank %d for %s of %llu", c->rank, names[what],
-                        (unsigned long long)bytes, r, names[other->what], (unsigned long long)other->bytes);
+            return lf_comm_fail(c, "rank %d came for %s of %llu bytes, rank %d for %s of %llu", c->rank, names[what],
+                                (unsigned long long)bytes, r, names[other->what], (unsigned long long)other->bytes);
     }
     return true;
 }
@@ -252,18 +214,23 @@ static void leave(struct lf_comm *c)
     c->turn++;
 }
 
-void lf_comm_barrier(struct lf_comm *c)
+static void barrier(struct lf_comm *c)
 {
-    if (is_over(c) || !meet(c, BARRIER, 0, false)) return;
+    if (lf_comm_is_over(c) || !meet(c, BARRIER, 0, false)) return;
     leave(c);
 }
 
-void lf_comm_broadcast(struct lf_comm *c, int root, void *data, size_t bytes)
+void lf_comm_meet(struct lf_comm *c)
 {
-    LF_ASSERT(root >= 0 && root < c->group->n_ranks);
+    if (lf_comm_is_over(c) || !meet(c, MEETING, 0, true)) return;
+    leave(c);
+}
+
+static void broadcast(struct lf_comm *c, int root, void *data, size_t bytes)
+{
     for (size_t at = 0; at < bytes; at += SLOT_BYTES) {
         size_t n = LF_MIN(bytes - at, (size_t)SLOT_BYTES);
-        if (is_over(c)) return;
+        if (lf_comm_is_over(c)) return;
         if (c->rank == root) memcpy(slot_of(c, root)->data, (const char *)data + at, n);
         if (!meet(c, BROADCAST, bytes, false)) return;
         if (c->rank != root) memcpy((char *)data + at, slot_of(c, root)->data, n);
@@ -291,12 +258,12 @@ static void add_up(const struct lf_comm *c, float *y, const float *residual, siz
     }
 }
 
-void lf_comm_all_reduce(struct lf_comm *c, const struct lf_all_reduce_params *p)
+static void all_reduce(struct lf_comm *c, const struct lf_all_reduce_params *p)
 {
     enum { SLOT_FLOATS = SLOT_BYTES / sizeof(float) };
     for (size_t at = 0; at < p->n; at += SLOT_FLOATS) {
         size_t n = LF_MIN(p->n - at, (size_t)SLOT_FLOATS);
-        if (is_over(c)) return;
+        if (lf_comm_is_over(c)) return;
         memcpy(slot_of(c, c->rank)->data, p->x + at, n * sizeof(float));
         if (!meet(c, ALL_REDUCE, p->n * sizeof(float), false)) return;
         add_up(c, p->y + at, p->residual ? p->residual + at : NULL, n);
@@ -316,18 +283,17 @@ static void scatter(const struct lf_all_gather_params *p, int n_ranks, int r, si
     }
 }
 
-void lf_comm_all_gather(struct lf_comm *c, const struct lf_all_gather_params *p)
+static void all_gather(struct lf_comm *c, const struct lf_all_gather_params *p)
 {
     int n_ranks = c->group->n_ranks;
     size_t n_rows = (size_t)p->n_rows, parts[LF_RANKS_N], longest = 0; /* bytes of each rank */
-    LF_ASSERT(p->n_rows >= 0 && p->first[0] == 0);
     for (int r = 0; r < n_ranks; r++) {
         parts[r] = n_rows * (p->first[r + 1] - p->first[r]);
         longest = LF_MAX(longest, parts[r]);
     }
     for (size_t at = 0; at < longest; at += SLOT_BYTES) {
         size_t mine = at < parts[c->rank] ? LF_MIN(parts[c->rank] - at, (size_t)SLOT_BYTES) : 0;
-        if (is_over(c)) return;
+        if (lf_comm_is_over(c)) return;
         if (mine > 0) memcpy(slot_of(c, c->rank)->data, (const char *)p->x + at, mine);
         if (!meet(c, ALL_GATHER, n_rows * p->first[n_ranks], false)) return;
         for (int r = 0; r < n_ranks; r++)
@@ -345,7 +311,7 @@ void lf_comm_tell(struct lf_comm *c, const void *message, size_t bytes)
     size_t at = 0;
     do { /* one of no bytes is a message too */
         size_t n = LF_MIN(bytes - at, (size_t)SLOT_BYTES);
-        if (is_over(c)) return;
+        if (lf_comm_is_over(c)) return;
         if (n > 0) memcpy(slot_of(c, 0)->data, (const char *)message + at, n);
         if (!meet(c, MESSAGE, bytes, false)) return;
         leave(c);
@@ -358,10 +324,11 @@ enum lf_status lf_comm_hear(struct lf_comm *c, void *message, size_t max_bytes, 
     LF_ASSERT(c->rank != 0);
     size_t at = 0, n_all;
     do {
-        if (is_over(c) || !meet(c, MESSAGE, ANY_BYTES, !c->has_heard)) return lf_comm_check(c, err);
+        if (lf_comm_is_over(c) || !meet(c, MESSAGE, ANY_BYTES, !c->has_heard)) return lf_comm_check(c, err);
         n_all = (size_t)slot_of(c, 0)->bytes;
         if (n_all > max_bytes) {
-            (void)fail(c, "rank %d has room for a message of %zu bytes, one of %zu came", c->rank, max_bytes, n_all);
+            (void)lf_comm_fail(c, "rank %d has room for a message of %zu bytes, one of %zu came", c->rank, max_bytes,
+                               n_all);
             return lf_comm_check(c, err);
         }
         size_t n = LF_MIN(n_all - at, (size_t)SLOT_BYTES);
@@ -396,8 +363,8 @@ static bool receive_piece(struct lf_comm *c, const struct lf_exchange_params *p,
     size_t bytes = LF_MIN(p->receive_bytes - at, (size_t)PIECE_BYTES);
     if (!wait_for(c, &ch->written, n + 1, p->from, "a receive", false)) return false;
     if (ch->bytes[n % SLOTS_N] != p->receive_bytes)
-        return fail(c, "rank %d expected %zu bytes of rank %d, which sent %llu", c->rank, p->receive_bytes, p->from,
-                    (unsigned long long)ch->bytes[n % SLOTS_N]);
+        return lf_comm_fail(c, "rank %d expected %zu bytes of rank %d, which sent %llu", c->rank, p->receive_bytes,
+                            p->from, (unsigned long long)ch->bytes[n % SLOTS_N]);
     if (bytes > 0) memcpy((char *)p->receive + at, ch->data[n % SLOTS_N], bytes);
     lf_count_raise(&ch->read);
     return true;
@@ -409,13 +376,19 @@ static size_t n_pieces(int other, size_t bytes)
     return bytes == 0 ? 1 : (bytes + PIECE_BYTES - 1) / PIECE_BYTES;
 }
 
-void lf_comm_exchange(struct lf_comm *c, const struct lf_exchange_params *p)
+static void exchange(struct lf_comm *c, const struct lf_exchange_params *p)
 {
     size_t n_send = n_pieces(p->to, p->send_bytes), n_receive = n_pieces(p->from, p->receive_bytes);
-    LF_ASSERT(p->to != c->rank && p->to < c->group->n_ranks && p->from != c->rank && p->from < c->group->n_ranks);
     for (size_t i = 0; i < LF_MAX(n_send, n_receive); i++) {
-        if (is_over(c)) return;
+        if (lf_comm_is_over(c)) return;
         if (i < n_send && !send_piece(c, p, i * PIECE_BYTES)) return;
         if (i < n_receive && !receive_piece(c, p, i * PIECE_BYTES)) return;
     }
 }
+
+const struct lf_comm_backend lf_comm_backend_cpu = {.kind = "cpu",
+                                                    .barrier = barrier,
+                                                    .broadcast = broadcast,
+                                                    .all_reduce = all_reduce,
+                                                    .all_gather = all_gather,
+                                                    .exchange = exchange};

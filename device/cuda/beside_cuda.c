@@ -38,8 +38,8 @@ static enum lf_status copy(struct lf_device *dev, int lane_idx, void *dst, const
                            enum cudaMemcpyKind kind, struct lf_err *err)
 {
     const struct lf_cuda_lane *lane = &dev->cuda->lanes[lane_idx];
-    cudaError_t rc = cudaSetDevice(dev->cuda->idx); /* of this thread, which may be new */
-    if (rc == cudaSuccess) rc = cudaMemcpyAsync(dst, src, bytes, kind, lane->stream);
+    lf_cuda_use(dev->cuda->idx);
+    cudaError_t rc = cudaMemcpyAsync(dst, src, bytes, kind, lane->stream);
     if (rc == cudaSuccess) rc = cudaEventRecord(lane->done, lane->stream);
     if (rc == cudaSuccess) rc = cudaEventSynchronize(lane->done);
     return rc == cudaSuccess ? LF_OK : fail(dev, rc, "copying beside the queue", err);
@@ -59,13 +59,13 @@ enum lf_status lf_cuda_copy_in(struct lf_device *dev, int lane, void *dst_device
 
 enum lf_status lf_cuda_host_pin(struct lf_device *dev, void *ptr, size_t bytes, struct lf_err *err)
 {
-    cudaError_t rc = cudaSetDevice(dev->cuda->idx);
-    if (rc == cudaSuccess) rc = cudaHostRegister(ptr, bytes, cudaHostRegisterDefault);
+    lf_cuda_use(dev->cuda->idx);
+    cudaError_t rc = cudaHostRegister(ptr, bytes, cudaHostRegisterDefault);
     return rc == cudaSuccess ? LF_OK : fail(dev, rc, "pinning memory", err);
 }
 
 void lf_cuda_host_unpin(struct lf_device *dev, void *ptr)
 {
-    (void)cudaSetDevice(dev->cuda->idx);
+    lf_cuda_use(dev->cuda->idx);
     if (cudaHostUnregister(ptr) != cudaSuccess) (void)cudaGetLastError(); /* after an error of the device all fails */
 }

@@ -13,7 +13,7 @@ struct lf_gemm_params;
 
 /* The one queue of a device: a cudaStream_t. Graphs are captured from it. */
 void *lf_cuda_stream(const struct lf_device *dev);
-/* Whether the device has had no error. */
+/* Whether the device has had no error. Before anything else is asked for: the calling thread then works on this GPU. */
 bool lf_cuda_ok(const struct lf_device *dev);
 /* Notes a cudaError_t other than success; what names the op. */
 void lf_cuda_check(struct lf_device *dev, int cuda_error, const char *what);

@@ -50,6 +50,8 @@ struct lf_cuda { /* owner thread, but for the lanes */
     bool has_fp8;                          /* and gemm_fp8_sm90.cu */
 };
 
+/* Makes "cuda:idx" the GPU of the calling thread, of which the runtime's calls are; cheap where it is. stream_cuda.c */
+void lf_cuda_use(int idx);
 /* How this device's kernels are launched. */
 struct lf_cuda_launch lf_cuda_launch(const struct lf_device *dev);
 

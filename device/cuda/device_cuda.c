@@ -37,7 +37,14 @@ static enum lf_status fail_open(cudaError_t rc, const char *what, struct lf_err 
                    cudaGetErrorString(rc));
 }
 
-static enum lf_status find_gpu(struct lf_device *dev, int idx, struct lf_err *err)
+/* A GPU for each rank. */
+static enum lf_status check_ranks(int n_ranks, int n_gpus, struct lf_err *err)
+{
+    if (n_ranks <= n_gpus) return LF_OK;
+    return lf_fail(err, LF_NOT_FOUND, "%d ranks need as many GPUs, this machine has %d", n_ranks, n_gpus);
+}
+
+static enum lf_status find_gpu(struct lf_device *dev, int idx, int n_ranks, struct lf_err *err)
 {
     int n = 0, major = 0, minor = 0;
     cudaError_t rc = cudaGetDeviceCount(&n);
@@ -50,9 +57,10 @@ static enum lf_status find_gpu(struct lf_device *dev, int idx, struct lf_err *er
     }
     if (idx >= n)
         return lf_fail(err, LF_NOT_FOUND, "there is no cuda:%d: this machine has cuda:0 to cuda:%d", idx, n - 1);
-    rc = cudaSetDevice(idx);
+    LF_TRY(check_ranks(n_ranks, n, err));
+    lf_cuda_use(idx);
     struct cudaDeviceProp prop;
-    if (rc == cudaSuccess) rc = cudaGetDeviceProperties(&prop, idx);
+    rc = cudaGetDeviceProperties(&prop, idx);
     if (rc == cudaSuccess) rc = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, idx);
     if (rc == cudaSuccess) rc = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, idx);
     if (rc == cudaSuccess) rc = cudaDeviceGetAttribute(&dev->info.n_sms, cudaDevAttrMultiProcessorCount, idx);
@@ -69,6 +77,7 @@ static void close_cuda(struct lf_device *dev)
 {
     struct lf_cuda *cuda = dev->cuda;
     if (cuda != NULL) {
+        lf_cuda_use(cuda->idx);
         /* What still runs must not lose its memory. A failure here was one before: it is in sticky. */
         if (cuda->stream != NULL) (void)cudaStreamSynchronize(cuda->stream);
         lf_ops_cuda_deinit(dev);
@@ -83,10 +92,11 @@ static void close_cuda(struct lf_device *dev)
 }
 
 /* Everything that stays in the GPU's memory beside buffers: context, code, library workspace. */
-static enum lf_status build(struct lf_device *dev, int idx, int n_threads, struct lf_err *err)
+static enum lf_status build(struct lf_device *dev, int idx, const struct lf_device_opts *opts, struct lf_err *err)
 {
-    if (n_threads == 0) n_threads = LF_MIN(lf_sysinfo_n_cpus(""), (int)MAX_LOADERS);
-    LF_TRY(lf_threads_create(&dev->threads, n_threads, err));
+    int n_threads = (opts->n_threads > 0 ? opts->n_threads : lf_sysinfo_n_cpus("")) / LF_MAX(opts->n_ranks, 1);
+    if (opts->n_threads == 0) n_threads = LF_MIN(n_threads, (int)MAX_LOADERS);
+    LF_TRY(lf_threads_create(&dev->threads, LF_MAX(n_threads, 1), err));
     dev->cuda = calloc(1, sizeof *dev->cuda);
     if (dev->cuda == NULL) return lf_fail(err, LF_NO_MEMORY, "no memory for the device");
     dev->cuda->idx = idx;
@@ -135,8 +145,8 @@ static enum lf_status open_cuda(struct lf_device *dev, const struct lf_device_op
     if (dev->info.act_dtype == LF_F32) dev->info.act_dtype = LF_BF16;
     if (opts->gpu_memory_bytes > 0) return describe(dev, opts, err);
     LF_TRY(parse_idx(opts->name, &idx, err));
-    LF_TRY(find_gpu(dev, idx, err));
-    enum lf_status status = build(dev, idx, opts->n_threads, err);
+    LF_TRY(find_gpu(dev, idx, opts->n_ranks, err));
+    enum lf_status status = build(dev, idx, opts, err);
     if (status != LF_OK) close_cuda(dev);
     return status;
 }
@@ -148,6 +158,7 @@ static enum lf_status alloc_cuda(struct lf_device *dev, void **out, size_t bytes
     void *ptr = NULL;
     LF_ASSERT(!dev->info.is_described);
     LF_TRY(lf_sticky_status(&dev->cuda->sticky, dev->info.name, err));
+    lf_cuda_use(dev->cuda->idx);
     cudaError_t rc = cudaMalloc(&ptr, bytes);
     if (rc == cudaErrorMemoryAllocation) {
         size_t available = 0, total = 0;
@@ -172,6 +183,7 @@ static enum lf_status alloc_cuda(struct lf_device *dev, void **out, size_t bytes
 static void free_cuda(struct lf_device *dev, void *ptr, size_t bytes)
 {
     (void)bytes;
+    lf_cuda_use(dev->cuda->idx);
     lf_cuda_check(dev, (int)cudaFree(ptr), "freeing memory"); /* waits for what still uses it */
 }
 

@@ -15,6 +15,7 @@ struct embed_args {
     size_t of_row;  /* elements of a row of the table */
     bool is_vector; /* four elements a load */
     float scale;
+    int first, n_table; /* the table's ids: others make zeros */
 };
 
 template <class T, bool SCALES>
@@ -25,8 +26,13 @@ __global__ void __launch_bounds__(THREADS) embed_rows(const __grid_constant__ em
     float scale = SCALES ? p.scale : 1.0f;
     int id = p.ids[p.rows ? p.rows[blockIdx.x] : blockIdx.x];
     if (id < 0) id = p.sampled[-1 - id];
-    const T *from = (const T *)p.table + (size_t)id * p.of_row;
     float *to = p.out + (size_t)blockIdx.x * p.dim;
+    id -= p.first;
+    if (id < 0 || id >= p.n_table) {
+        for (int i = threadIdx.x; i < p.dim; i += THREADS) to[i] = 0.0f;
+        return;
+    }
+    const T *from = (const T *)p.table + (size_t)id * p.of_row;
     if (p.is_vector) {
         for (int i = threadIdx.x; i < p.dim / 4; i += THREADS) {
             uint2 words = __ldg((const uint2 *)from + i);
@@ -67,7 +73,12 @@ int lf_cuda_embed(const struct lf_embed_params *p, struct lf_cuda_launch how)
     int dim = lf_embed_width(p), of_row = p->table->n_in;
     const uint16_t *table = (const uint16_t *)p->table->data + p->column;
     bool is_vector = ((dim | of_row | p->column) % 4) == 0;
-    embed_args args = {p->out, table, p->ids, p->sampled, p->rows, dim, (size_t)of_row, is_vector, p->scale};
+    embed_args args = {p->out,         table,
+                       p->ids,         p->sampled,
+                       p->rows,        dim,
+                       (size_t)of_row, is_vector,
+                       p->scale,       p->is_part ? p->first_id : 0,
+                       p->table->n_out};
     auto plain = how.fp16 ? embed_rows<fp16, false> : embed_rows<bf16, false>;
     auto scaled = how.fp16 ? embed_rows<fp16, true> : embed_rows<bf16, true>;
     return queue_kernel(p->scale == 1.0f ? plain : scaled, {(unsigned)p->n_tokens, THREADS}, how, args);

@@ -7,8 +7,16 @@ void *lf_cuda_stream(const struct lf_device *dev)
     return dev->cuda->stream;
 }
 
+/* A thread's current GPU is the runtime's affair, and 0 at first. */
+void lf_cuda_use(int idx)
+{
+    static _Thread_local int current = -1;
+    if (current != idx && cudaSetDevice(idx) == cudaSuccess) current = idx;
+}
+
 bool lf_cuda_ok(const struct lf_device *dev)
 {
+    lf_cuda_use(dev->cuda->idx);
     return dev->cuda->sticky.code == 0;
 }
 

@@ -228,6 +228,44 @@ static void nobody_passes_a_barrier_before_all_have_come(void **state)
     }
 }
 
+static void meet_late(struct rank *r)
+{
+    _Atomic int *n_come = r->ctx;
+    if (r->rank == 1) lf_clock_sleep_ms(400);
+    atomic_fetch_add(n_come, 1);
+    lf_comm_meet(r->comm);
+    assert_int_equal(*n_come, r->n_ranks);
+    lf_comm_barrier(r->comm);
+}
+
+static void a_meeting_waits_for_a_rank_longer_than_anything_else(void **state)
+{
+    (void)state;
+    _Atomic int n_come = 0;
+    struct ranks ranks;
+    start(&ranks, 3, 100, meet_late, &n_come);
+    join(&ranks);
+    for (int i = 0; i < 3; i++) assert_int_equal(ranks.of[i].status, LF_OK);
+    end(&ranks);
+}
+
+static void meet_until_it_fails(struct rank *r)
+{
+    if (r->rank != 1) lf_comm_meet(r->comm);
+}
+
+static void an_abort_ends_a_meeting(void **state)
+{
+    (void)state;
+    struct ranks ranks;
+    start(&ranks, 3, PATIENCE_MS, meet_until_it_fails, NULL);
+    lf_clock_sleep_ms(50);
+    lf_comm_group_abort(ranks.group, "it does not load");
+    join(&ranks);
+    assert_string_equal(ranks.of[0].err.message, "it does not load");
+    end(&ranks);
+}
+
 /* ---- failing ---- */
 
 /* Everything in turn until the group has failed; what the outputs hold is nobody's business then. */
@@ -348,7 +386,7 @@ static void ranks_that_came_for_different_things_are_found_out(void **state)
         start(&ranks, 3, PATIENCE_MS, disagree, &how);
         join(&ranks);
         assert_int_equal(ranks.of[1].status, LF_DEVICE);
-        if (how == 0) assert_non_null(strstr(ranks.of[1].err.message, "for a barrier of 0 bytes"));
+        if (how == 0) assert_non_null(strstr(ranks.of[1].err.message, "for a barrier of 0"));
         if (how == 1) assert_non_null(strstr(ranks.of[1].err.message, "for a broadcast of 32"));
         if (how == 2) assert_string_equal(ranks.of[1].err.message, "rank 1 expected 11 bytes of rank 0, which sent 10");
         end(&ranks);
@@ -496,6 +534,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_collective_leaves_what_plain_c_does),
         cmocka_unit_test(nobody_passes_a_barrier_before_all_have_come),
+        cmocka_unit_test(a_meeting_waits_for_a_rank_longer_than_anything_else),
+        cmocka_unit_test(an_abort_ends_a_meeting),
         cmocka_unit_test(an_abort_at_any_moment_ends_all_waits_with_its_reason),
         cmocka_unit_test(a_rank_that_does_not_come_is_named_in_time),
         cmocka_unit_test(a_receive_that_nobody_answers_ends_in_time),

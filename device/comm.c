@@ -1,0 +1,98 @@
+/* A rank's end: made for the host first, so that whoever waits for a rank can be told that it will not come; then for
+ * its device, whose kind chooses among the backends. */
+#include "device/comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/comm_impl.h"
+#include "device/cuda/peer.h"
+#include "device/device.h"
+
+static const struct lf_comm_backend *const backends[] = {
+    &lf_comm_backend_cpu,
+#ifdef LF_HAVE_CUDA
+    &lf_comm_backend_cuda,
+#endif
+};
+
+enum lf_status lf_comm_create(struct lf_comm **out, struct lf_comm_group *group, int rank, struct lf_err *err)
+{
+    LF_ASSERT(rank >= 0 && rank < lf_comm_group_n_ranks(group));
+    struct lf_comm *c = calloc(1, sizeof(*c));
+    if (!c) return lf_fail(err, LF_NO_MEMORY, "no memory for rank %d", rank);
+    c->backend = &lf_comm_backend_cpu;
+    c->group = group;
+    c->rank = rank;
+    *out = c;
+    return LF_OK;
+}
+
+void lf_comm_destroy(struct lf_comm *comm)
+{
+    if (comm && comm->backend->disconnect) comm->backend->disconnect(comm);
+    free(comm);
+}
+
+enum lf_status lf_comm_connect(struct lf_comm *comm, struct lf_device *dev, struct lf_err *err)
+{
+    const char *kind = lf_device_info(dev)->kind;
+    const struct lf_comm_backend *found = NULL;
+    for (size_t i = 0; i < LF_N_ELEMS(backends) && !found; i++)
+        if (strcmp(backends[i]->kind, kind) == 0) found = backends[i];
+    if (!found) return lf_fail(err, LF_UNSUPPORTED, "ranks of \"%s\" devices are not implemented", kind);
+    if (!found->connect) return LF_OK;
+    comm->backend = found;
+    return found->connect(comm, dev, err);
+}
+
+int lf_comm_rank(const struct lf_comm *comm)
+{
+    return comm->rank;
+}
+
+int lf_comm_n_ranks(const struct lf_comm *comm)
+{
+    return lf_comm_group_n_ranks(comm->group);
+}
+
+uint64_t lf_comm_gpu_bytes(int n_ranks)
+{
+    return lf_peer_bytes(n_ranks);
+}
+
+int lf_comm_norm_tokens(const struct lf_comm *comm, int width)
+{
+    return comm->backend->norm_tokens ? comm->backend->norm_tokens(comm, width) : 0;
+}
+
+void lf_comm_barrier(struct lf_comm *comm)
+{
+    comm->backend->barrier(comm);
+}
+
+void lf_comm_broadcast(struct lf_comm *comm, int root, void *data, size_t bytes)
+{
+    LF_ASSERT(root >= 0 && root < lf_comm_n_ranks(comm));
+    comm->backend->broadcast(comm, root, data, bytes);
+}
+
+void lf_comm_all_reduce(struct lf_comm *comm, const struct lf_all_reduce_params *p)
+{
+    LF_ASSERT(!p->norm.h || lf_comm_norm_tokens(comm, p->width) > 0);
+    comm->backend->all_reduce(comm, p);
+}
+
+void lf_comm_all_gather(struct lf_comm *comm, const struct lf_all_gather_params *p)
+{
+    LF_ASSERT(p->n_rows >= 0 && p->first[0] == 0);
+    comm->backend->all_gather(comm, p);
+}
+
+void lf_comm_exchange(struct lf_comm *comm, const struct lf_exchange_params *p)
+{
+    int n_ranks = lf_comm_n_ranks(comm);
+    LF_ASSERT(p->to != comm->rank && p->to < n_ranks && p->from != comm->rank && p->from < n_ranks);
+    LF_ASSERT(comm->backend->exchange);
+    comm->backend->exchange(comm, p);
+}

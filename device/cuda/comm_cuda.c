@@ -1,0 +1,210 @@
+/* Ranks that are GPUs of one host: their collectives are kernels (peer.cu) in the devices' queues.
+ *
+ * Connecting. Each rank makes a memory pool of its own that the others' GPUs may read and write, and nothing but what
+ * lies in it is open to them. They show each other where it is, and go on when all have. The pool and the words in the
+ * host's memory outlive the device: they are given back when no rank runs any more. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "device/comm_impl.h"
+#include "device/cuda/cuda_impl.h"
+#include "device/cuda/peer.h"
+
+struct lf_comm_cuda {
+    struct lf_device *dev; /* borrowed; not looked at any more in disconnect */
+    int idx;
+    cudaMemPool_t pool;
+    struct lf_peer_memory *memory;
+    struct lf_peer_report *report; /* pinned */
+    struct lf_peers peers;
+};
+
+/* ---- connecting ---- */
+
+static enum lf_status fail_cuda(cudaError_t rc, const char *what, struct lf_err *err)
+{
+    (void)cudaGetLastError();
+    return lf_fail(err, rc == cudaErrorMemoryAllocation ? LF_NO_MEMORY : LF_DEVICE, "%s: %s", what,
+                   cudaGetErrorString(rc));
+}
+
+/* Shows the others what it has, waits for theirs, and copies it. */
+static enum lf_status show(struct lf_comm *c, struct lf_comm_gpu gpus[LF_RANKS_N], struct lf_err *err)
+{
+    struct lf_comm_group *g = c->group;
+    (void)pthread_mutex_lock(&g->lock);
+    g->gpus[c->rank] =
+        (struct lf_comm_gpu){.idx = c->cuda->idx, .base = c->cuda->memory, .abort = &c->cuda->report->abort};
+    (void)pthread_mutex_unlock(&g->lock);
+    lf_comm_meet(c);
+    LF_TRY(lf_comm_check(c, err));
+    (void)pthread_mutex_lock(&g->lock);
+    memcpy(gpus, g->gpus, sizeof(g->gpus));
+    (void)pthread_mutex_unlock(&g->lock);
+    return LF_OK;
+}
+
+static enum lf_status check_access(int from, int to, struct lf_err *err)
+{
+    int can = 0;
+    if (from == to) return lf_fail(err, LF_INVALID, "two ranks have the same GPU, cuda:%d", from);
+    cudaError_t rc = cudaDeviceCanAccessPeer(&can, from, to);
+    if (rc != cudaSuccess) return fail_cuda(rc, "asking for access between GPUs", err);
+    if (can) return LF_OK;
+    return lf_fail(
+        err, LF_UNSUPPORTED,
+        "cuda:%d cannot reach the memory of cuda:%d: ranks need GPUs that are linked (nvidia-smi topo -p2p r)", from,
+        to);
+}
+
+/* Opens the pool to all others' GPUs. */
+static enum lf_status open_pool(const struct lf_comm *c, const struct lf_comm_gpu *gpus, struct lf_err *err)
+{
+    struct lf_comm_cuda *cuda = c->cuda;
+    struct cudaMemAccessDesc access[LF_RANKS_N];
+    size_t n = 0;
+    for (int r = 0; r < c->group->n_ranks; r++) {
+        if (r == c->rank) continue;
+        LF_TRY(check_access(gpus[r].idx, cuda->idx, err));
+        access[n] = (struct cudaMemAccessDesc){.flags = cudaMemAccessFlagsProtReadWrite};
+        access[n].location.type = cudaMemLocationTypeDevice;
+        access[n++].location.id = gpus[r].idx;
+    }
+    cudaError_t rc = cudaMemPoolSetAccess(cuda->pool, access, n);
+    return rc == cudaSuccess ? LF_OK : fail_cuda(rc, "opening memory to other GPUs", err);
+}
+
+static enum lf_status make_pool(struct lf_comm_cuda *cuda, struct lf_err *err)
+{
+    struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned};
+    props.location.type = cudaMemLocationTypeDevice;
+    props.location.id = cuda->idx;
+    cudaError_t rc = cudaMemPoolCreate(&cuda->pool, &props);
+    if (rc == cudaSuccess)
+        rc = cudaHostAlloc((void **)&cuda->report, sizeof(*cuda->report), cudaHostAllocPortable | cudaHostAllocMapped);
+    if (rc != cudaSuccess) return fail_cuda(rc, "making memory for ranks", err);
+    memset(cuda->report, 0, sizeof(*cuda->report));
+    return LF_OK;
+}
+
+static enum lf_status take_memory(struct lf_comm_cuda *cuda, int n_ranks, struct lf_err *err)
+{
+    size_t bytes = (size_t)lf_peer_bytes(n_ranks);
+    cudaStream_t stream = lf_cuda_stream(cuda->dev);
+    cudaError_t rc = cudaMallocFromPoolAsync((void **)&cuda->memory, bytes, cuda->pool, stream);
+    if (rc == cudaSuccess) rc = cudaMemsetAsync(cuda->memory, 0, bytes, stream);
+    if (rc == cudaSuccess) rc = cudaStreamSynchronize(stream);
+    return rc == cudaSuccess ? LF_OK : fail_cuda(rc, "taking memory for ranks", err);
+}
+
+static enum lf_status load_kernels(struct lf_err *err)
+{
+    int rc = lf_cuda_peer_setup();
+    return rc == 0 ? LF_OK : fail_cuda((cudaError_t)rc, "loading the kernels of ranks", err);
+}
+
+static enum lf_status connect_gpus(struct lf_comm *c, struct lf_device *dev, struct lf_err *err)
+{
+    struct lf_comm_gpu gpus[LF_RANKS_N];
+    struct lf_comm_group *g = c->group;
+    void *report = NULL;
+    if (g->n_ranks > LF_GPU_RANKS_N)
+        return lf_fail(err, LF_UNSUPPORTED, "ranks on GPUs are %d at most, not %d", LF_GPU_RANKS_N, g->n_ranks);
+    c->cuda = calloc(1, sizeof(*c->cuda));
+    if (!c->cuda) return lf_fail(err, LF_NO_MEMORY, "no memory for rank %d", c->rank);
+    c->cuda->dev = dev;
+    c->cuda->idx = dev->cuda->idx;
+    lf_cuda_use(c->cuda->idx);
+    LF_TRY(load_kernels(err));
+    LF_TRY(make_pool(c->cuda, err));
+    LF_TRY(show(c, gpus, err)); /* which GPUs they are, */
+    LF_TRY(open_pool(c, gpus, err));
+    LF_TRY(take_memory(c->cuda, g->n_ranks, err));
+    LF_TRY(show(c, gpus, err)); /* and where their memory is */
+    cudaError_t rc = cudaHostGetDevicePointer(&report, c->cuda->report, 0);
+    if (rc != cudaSuccess) return fail_cuda(rc, "memory of the host for ranks", err);
+    struct lf_peers *peers = &c->cuda->peers;
+    *peers = (struct lf_peers){.report = report, .rank = c->rank, .n_ranks = g->n_ranks};
+    peers->timeout_ns = (uint64_t)g->timeout_ms * (uint64_t)LF_NS_PER_MS;
+    for (int r = 0; r < g->n_ranks; r++) peers->of[r] = gpus[r].base;
+    return LF_OK;
+}
+
+/* Errors are of a device that has failed already. */
+static void disconnect_gpus(struct lf_comm *c)
+{
+    struct lf_comm_cuda *cuda = c->cuda;
+    if (!cuda) return;
+    (void)pthread_mutex_lock(&c->group->lock);
+    c->group->gpus[c->rank].abort = NULL;
+    (void)pthread_mutex_unlock(&c->group->lock);
+    lf_cuda_use(cuda->idx);
+    if (cuda->memory) (void)cudaFree(cuda->memory);
+    if (cuda->pool) (void)cudaMemPoolDestroy(cuda->pool);
+    if (cuda->report) (void)cudaFreeHost(cuda->report);
+    free(cuda);
+    c->cuda = NULL;
+}
+
+/* ---- failing ---- */
+
+static void look(struct lf_comm *c)
+{
+    struct lf_err err;
+    if (!c->cuda || lf_comm_is_over(c)) return;
+    uint32_t waited_for = *(const volatile uint32_t *)&c->cuda->report->waited_for;
+    if (waited_for > 0)
+        (void)lf_comm_fail(c, "the GPU of rank %d waited %d ms for that of rank %d", c->rank, c->group->timeout_ms,
+                           (int)waited_for - 1);
+    else if (lf_sticky_status(&c->cuda->dev->cuda->sticky, c->cuda->dev->info.name, &err) != LF_OK)
+        (void)lf_comm_fail(c, "rank %d: %s", c->rank, err.message);
+}
+
+/* ---- collectives ---- */
+
+static int norm_tokens(const struct lf_comm *c, int width)
+{
+    if (c->cuda->dev->info.act_dtype != LF_BF16 || width % LF_NORM_PART != 0) return 0;
+    return LF_MIN(LF_PEER_FEW_FLOATS / width, (int)LF_FUSED_NORM_TOKENS);
+}
+
+static void all_reduce(struct lf_comm *c, const struct lf_all_reduce_params *p)
+{
+    struct lf_device *dev = c->cuda->dev;
+    LF_ASSERT(!p->norm.h || p->n <= LF_PEER_FEW_FLOATS);
+    if (lf_cuda_ok(dev))
+        lf_cuda_check(dev, lf_cuda_peer_all_reduce(&c->cuda->peers, p, lf_cuda_launch(dev)), "all-reduce");
+}
+
+static void all_gather(struct lf_comm *c, const struct lf_all_gather_params *p)
+{
+    struct lf_device *dev = c->cuda->dev;
+    LF_ASSERT(p->first[c->group->n_ranks] * (size_t)p->n_rows <= INT32_MAX);
+    if (lf_cuda_ok(dev))
+        lf_cuda_check(dev, lf_cuda_peer_all_gather(&c->cuda->peers, p, lf_cuda_launch(dev)), "all-gather");
+}
+
+/* All columns are the root's. */
+static void broadcast(struct lf_comm *c, int root, void *data, size_t bytes)
+{
+    size_t first[LF_RANKS_N + 1];
+    for (int r = 0; r <= c->group->n_ranks; r++) first[r] = r <= root ? 0 : bytes;
+    struct lf_all_gather_params p = {.out = data, .x = data, .first = first, .n_rows = 1};
+    all_gather(c, &p);
+}
+
+static void barrier(struct lf_comm *c)
+{
+    broadcast(c, 0, NULL, 0);
+}
+
+const struct lf_comm_backend lf_comm_backend_cuda = {.kind = "cuda",
+                                                     .connect = connect_gpus,
+                                                     .disconnect = disconnect_gpus,
+                                                     .look = look,
+                                                     .norm_tokens = norm_tokens,
+                                                     .barrier = barrier,
+                                                     .broadcast = broadcast,
+                                                     .all_reduce = all_reduce,
+                                                     .all_gather = all_gather};
