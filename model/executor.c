@@ -248,6 +248,17 @@ static void prepare_gemms(struct lf_executor *x)
         struct lf_gemm_params p = lf_step_gemm_params(&s, &s.program->ops[i]);
         if (!is_prepared(&s, i, &p)) ops->gemm_prepare(x->dev, &p);
     }
+    if (x->comm) x->fused_norm_tokens = LF_MIN(x->fused_norm_tokens, lf_comm_norm_tokens(x->comm, x->hp->hidden));
+}
+
+/* All ranks are here, and what they have asked their devices for before is done: nothing is made or loaded any more
+ * while a collective of another one waits for this one. */
+static enum lf_status meet(const struct lf_executor *x, struct lf_err *err)
+{
+    LF_TRY(lf_device_sync(x->dev, err));
+    if (!x->comm) return LF_OK;
+    lf_comm_meet(x->comm);
+    return lf_comm_check(x->comm, err);
 }
 
 /* Up to how many tokens all that a program fuses can be. What one fuses another may not: where the last layer only
@@ -285,8 +296,9 @@ static enum lf_status record(struct lf_executor *x, struct lf_graphs *graphs, in
         const struct lf_layer_kind *k = &x->kinds.of[i];
         lf_attn_record(x->attn[k->shape_idx], k->schedule_idx, k->attn, n_each);
     }
+    LF_TRY(meet(x, err));
     lf_interpret(&s); /* once for real, so that recording meets nothing for the first time */
-    LF_TRY(lf_device_sync(x->dev, err));
+    LF_TRY(meet(x, err));
     if (!lf_graph_begin(x->dev)) return LF_OK;
     lf_interpret(&s);
     struct lf_graph *graph = lf_graph_end(x->dev);

@@ -109,15 +109,19 @@ static void rmsnorm(const struct lf_step *s, const struct lf_op *op)
     run_norm(s, op, op->in[LF_OP_X], op->out[LF_OP_Y], residual(s, op));
 }
 
+static struct lf_fused_norm fused_norm(const struct lf_step *s, const struct lf_op *op)
+{
+    return (struct lf_fused_norm){.h = at(s, op->out[LF_OP_Y2]),
+                                  .weight = vector(s, op, LF_OP_NORM),
+                                  .sum_squares = at(s, op->out[LF_OP_Y_SUM_SQUARES])};
+}
+
 /* Followed by the norm of y where the op has one: half of it is the epilogue where it can be. */
 static void gemm(const struct lf_step *s, const struct lf_op *op)
 {
     struct lf_gemm_params p = gemm_params(s, op);
     bool has_norm = op->weight[LF_OP_NORM] != LF_NONE, is_fused = has_norm && fuses_norms(s, op);
-    if (is_fused)
-        p.norm = (struct lf_fused_norm){.h = at(s, op->out[LF_OP_Y2]),
-                                        .weight = vector(s, op, LF_OP_NORM),
-                                        .sum_squares = at(s, op->out[LF_OP_Y_SUM_SQUARES])};
+    if (is_fused) p.norm = fused_norm(s, op);
     lf_device_ops(s->dev)->gemm(s->dev, &p);
     if (has_norm && !is_fused) run_norm(s, op, op->out[LF_OP_Y], op->out[LF_OP_Y2], NULL);
 }
@@ -376,14 +380,19 @@ static void gate_sigmoid(const struct lf_step *s, const struct lf_op *op)
     lf_device_ops(s->dev)->gate_sigmoid(s->dev, &p);
 }
 
+/* Followed by the norm of y, as a gemm is. */
 static void all_reduce(const struct lf_step *s, const struct lf_op *op)
 {
     size_t width = (size_t)s->program->values[op->out[LF_OP_Y]].width;
     struct lf_all_reduce_params p = {.y = at(s, op->out[LF_OP_Y]),
                                      .x = at(s, op->in[LF_OP_X]),
                                      .residual = residual(s, op),
-                                     .n = (size_t)n_rows(s, op) * width};
+                                     .n = (size_t)n_rows(s, op) * width,
+                                     .width = (int)width};
+    bool has_norm = op->weight[LF_OP_NORM] != LF_NONE, is_fused = has_norm && fuses_norms(s, op);
+    if (is_fused) p.norm = fused_norm(s, op);
     lf_comm_all_reduce(s->comm, &p);
+    if (has_norm && !is_fused) run_norm(s, op, op->out[LF_OP_Y], op->out[LF_OP_Y2], NULL);
 }
 
 /* Columns that are cut anywhere. */

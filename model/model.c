@@ -219,6 +219,7 @@ enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const
     LF_ASSERT(lf_split_n_ranks(&hp->split) == (opts->comm ? lf_comm_n_ranks(opts->comm) : 1));
     LF_ASSERT(!opts->comm || lf_comm_rank(opts->comm) == hp->split.rank);
     LF_TRY_GOTO(check_ranks(hp, opts, err), done);
+    if (opts->comm) LF_TRY_GOTO(lf_comm_connect(opts->comm, dev, err), done);
     LF_TRY_GOTO(copy_hparams(&model->hp, hp, err), done);
     LF_TRY_GOTO(lf_programs_make(&model->x.programs, &model->hp, lf_device_ops(dev), opts->plan->no_fusion, err), done);
     LF_TRY_GOTO(lf_layer_kinds_make(&model->x.kinds, &model->hp, &model->x.programs, opts->plan->kv_dtype,
@@ -301,6 +302,12 @@ static void tell(struct lf_model *model, const struct lf_batch *batch)
     model->told_ns = lf_clock_ns();
 }
 
+/* What a GPU has drawn in a step is what placeholders of the next one stand for, on all ranks. */
+static void share_ids(struct lf_model *model, int n_out)
+{
+    if (model->x.comm && n_out > 0) lf_sample_device_share(&model->sampler, model->x.comm, n_out);
+}
+
 /* What the last step has left is worth something: no rank has failed. */
 static enum lf_status check_comm(const struct lf_model *model, struct lf_err *err)
 {
@@ -319,12 +326,15 @@ enum lf_status lf_model_follow(struct lf_model *model, struct lf_kv_cache *kv, s
 {
     struct lf_batch batch;
     size_t bytes, word_bytes = sizeof(*model->message);
+    int n_out = 0; /* of the step before */
     for (;;) {
         LF_TRY(lf_comm_hear(model->x.comm, model->message, model->message_words * word_bytes, &bytes, err));
         if (bytes == 0) continue; /* rank 0 is there */
         lf_batch_unpack(&batch, model->message_seqs, model->message, bytes / word_bytes,
                         model->x.kinds.layout.n_groups);
-        lf_executor_run(&model->x, kv, &batch, 0);
+        lf_executor_run(&model->x, kv, &batch, n_out);
+        n_out = model->x.sampled ? batch.n_out : 0;
+        share_ids(model, n_out);
         LF_TRY(check_comm(model, err));
     }
 }
@@ -352,6 +362,7 @@ enum lf_status lf_model_sample(struct lf_model *model, const struct lf_batch *ba
     model->samples_later = false;
     if (m->sampled) {
         lf_sample_device_launch(&model->sampler, batch, logits_of(model));
+        share_ids(model, batch->n_out);
         lf_fetch_begin(m->dev, slot, lf_sample_device_out(&model->sampler),
                        (size_t)batch->n_out * sizeof(struct lf_sampled));
     } else {
@@ -367,7 +378,10 @@ enum lf_status lf_model_wait(struct lf_model *model, struct lf_sampled *out, str
     int slot = (int)(model->n_waited % LF_FETCHES_N);
     LF_ASSERT(model->n_waited + model->samples_later < model->n_launched);
     model->n_waited++;
-    if (model->x.sampled) return lf_fetch_end(model->x.dev, slot, out, err);
+    if (model->x.sampled) {
+        LF_TRY(lf_fetch_end(model->x.dev, slot, out, err));
+        return check_comm(model, err);
+    }
     memcpy(out, model->results, (size_t)model->n_out[slot] * sizeof(*out));
     return LF_OK;
 }

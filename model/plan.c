@@ -171,6 +171,7 @@ static uint64_t comm_bytes(const struct frame *f, const struct lf_step_limits *l
 {
     int n_ranks = lf_split_n_ranks(&f->hp->split);
     if (n_ranks == 1) return 0;
+    if (!f->info->is_host) return lf_comm_gpu_bytes(n_ranks);
     uint64_t n_words = lf_batch_message_words(limits, f->kinds->layout.n_groups);
     return lf_comm_group_bytes(n_ranks) + (uint64_t)n_ranks * n_words * sizeof(int32_t);
 }
@@ -223,11 +224,17 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
     p->limit_bytes = o->memory_bytes ? o->memory_bytes : may_use;
 }
 
+/* Ranks whose memory the plan is of: CPUs share theirs, of GPUs it is that of each. */
+static uint64_t n_ranks_here(const struct lf_plan *p)
+{
+    return p->is_host ? (uint64_t)p->n_ranks : 1;
+}
+
 /* Of the device, but for the cache. */
 static uint64_t fixed_bytes(const struct lf_plan *p)
 {
-    return (uint64_t)p->n_ranks * (p->weight_bytes + p->workspace_bytes) + p->comm_bytes + p->host_bytes +
-           p->text_bytes + (p->is_host ? p->disk_index_bytes : 0);
+    return n_ranks_here(p) * (p->weight_bytes + p->workspace_bytes) + p->comm_bytes + p->host_bytes + p->text_bytes +
+           (p->is_host ? p->disk_index_bytes : 0);
 }
 
 /* That are kept beside so many blocks. */
@@ -249,7 +256,7 @@ static int slots_for(const struct lf_plan *p, const struct lf_plan_opts *o, int 
 static uint64_t cache_bytes(const struct lf_plan *p, const struct lf_plan_opts *o, int n_blocks)
 {
     uint64_t bytes = (uint64_t)n_blocks * p->kv_block_bytes + (uint64_t)slots_for(p, o, n_blocks) * p->slot_bytes;
-    return (uint64_t)p->n_ranks * bytes;
+    return n_ranks_here(p) * bytes;
 }
 
 static void set_blocks(struct lf_plan *p, const struct lf_plan_opts *o, int n_blocks)
@@ -275,7 +282,7 @@ static int blocks_left(const struct lf_plan *p, const struct lf_plan_opts *o)
 {
     uint64_t left = bytes_left(p);
     int low = 0,
-        high = (int)LF_MIN(left / p->kv_block_bytes / (uint64_t)p->n_ranks, (uint64_t)(INT32_MAX / LF_KV_BLOCK_TOKENS));
+        high = (int)LF_MIN(left / p->kv_block_bytes / n_ranks_here(p), (uint64_t)(INT32_MAX / LF_KV_BLOCK_TOKENS));
     while (low < high) {
         int mid = low + (high - low + 1) / 2;
         if (cache_bytes(p, o, mid) <= left)
@@ -532,8 +539,10 @@ static void find_other_cache(struct frame *f, struct lf_layer_kinds *kinds)
 
 static enum lf_status check_ranks(const struct frame *f, struct lf_err *err)
 {
-    if (f->info->is_host || lf_split_n_ranks(&f->hp->split) == 1) return LF_OK;
-    return lf_fail(err, LF_UNSUPPORTED, "several ranks are not implemented on a GPU yet (--device cpu has them)");
+    int n_ranks = lf_split_n_ranks(&f->hp->split);
+    if (f->info->is_host || n_ranks <= LF_GPU_RANKS_N) return LF_OK;
+    return lf_fail(err, LF_UNSUPPORTED, "ranks on GPUs are those of one machine, %d at most, not %d", LF_GPU_RANKS_N,
+                   n_ranks);
 }
 
 static enum lf_status check_snapshots(const struct frame *f, struct lf_err *err)

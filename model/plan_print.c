@@ -131,8 +131,11 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
     lf_buf_printf(out, ", vocabulary %d, %d positions\n", hp->n_vocab, hp->max_positions);
     lf_buf_printf(out, "  %-22s %s\n", "device", p->device);
     if (p->n_ranks > 1) {
-        snprintf(note, sizeof(note), "of %d ranks, each of which has weights to logits, and a KV cache", p->n_ranks);
-        row(out, "shared by ranks", p->comm_bytes, note);
+        snprintf(note, sizeof(note),
+                 p->is_host ? "of %d ranks, each of which has weights to logits, and a KV cache"
+                            : "of each of %d GPUs, as what follows is",
+                 p->n_ranks);
+        row(out, p->is_host ? "shared by ranks" : "open to other ranks", p->comm_bytes, note);
     }
     lf_plan_name_weights(name, p);
     row(out, "weights", p->weight_bytes, name);

@@ -95,7 +95,7 @@ struct lf_value {
  *     delta            qkv, gate (b, then a)         out               a_log (w), dt (bias)
  *     gated_norm       x, gate                       h                 norm
  *     gate_sigmoid     x, residual, gate             h
- *     all_reduce       x, residual                   y
+ *     all_reduce       x, residual                   y, h, sum_squares –, –, norm
  *     all_gather       x                             y
  *     gemm_gate_mul    x, –, sum_squares             gate_up, act      w, bias
  *     gemm_rope_append x, –, sum_squares             qkv, q            w, bias, –, q_norm, k_norm
@@ -103,8 +103,9 @@ struct lf_value {
  * The gate of a gated_norm is the right channels of a value that may be wider, as conv's x is the left ones. That of a
  * gate_sigmoid is as wide as x, or one float for the whole row.
  * Routing is [tokens, 2·k] int32: `rows` of device/ops.h, then `places`.
- * A gemm with a norm makes h = norm(y) beside y; the gemm that reads h has the same sum_squares. In steps of few rows
- * that is the fused RMSNorm of device/ops.h, else a norm of its own behind the gemm (interpreter.c). */
+ * A gemm, or an all_reduce, with a norm makes h = norm(y) beside y; the gemm that reads h has the same sum_squares. In
+ * steps of few rows that is the fused RMSNorm of device/ops.h, else a norm of its own behind the gemm (interpreter.c).
+ */
 enum {
     LF_OP_X,
     LF_OP_RESIDUAL,

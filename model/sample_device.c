@@ -164,6 +164,11 @@ void lf_sample_device_launch(struct lf_sample_device *s, const struct lf_batch *
     lf_device_ops(s->dev)->sample(s->dev, &p);
 }
 
+void lf_sample_device_share(struct lf_sample_device *s, struct lf_comm *comm, int n_out)
+{
+    lf_comm_broadcast(comm, 0, s->base + s->at.ids, (size_t)n_out * sizeof(int32_t));
+}
+
 const int32_t *lf_sample_device_ids(const struct lf_sample_device *s)
 {
     return (const void *)(s->base + s->at.ids);

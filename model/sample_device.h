@@ -6,6 +6,7 @@
 #ifndef LF_MODEL_SAMPLE_DEVICE_H
 #define LF_MODEL_SAMPLE_DEVICE_H
 
+#include "device/comm.h"
 #include "device/device.h"
 #include "model/batch.h"
 
@@ -31,6 +32,10 @@ void lf_sample_device_deinit(struct lf_sample_device *s); /* accepts a zeroed on
 /* Queues the sampling of batch's outs from logits [n_out, n_vocab]; what is drawn will be at lf_sample_device_ids, the
  * records at lf_sample_device_out. */
 void lf_sample_device_launch(struct lf_sample_device *s, const struct lf_batch *batch, float *logits);
+
+/* Queues the sending of what was drawn last, so many rows, to all ranks: each of them calls it, and has it then where
+ * lf_sample_device_ids says. */
+void lf_sample_device_share(struct lf_sample_device *s, struct lf_comm *comm, int n_out);
 
 /* Device addresses. */
 const int32_t *lf_sample_device_ids(const struct lf_sample_device *s);

@@ -6,12 +6,13 @@
 
 #include "core/check.h"
 
-#define ONE_GPU "one process computes on one GPU (--device cuda:0): start a server for each"
-#define PROXY   "TLS is a proxy's (docs/operations.md)"
-#define TYPE    "it follows from the type that the weights are stored in"
-#define ALWAYS  "it is always on"
-#define IN_DIR  "it is read from the model's directory"
-#define NONE    "not implemented"
+#define ONE_GPU                                                                                                        \
+    "--parallel tp=N divides each layer over GPUs; for copies of a model start a server for each (--device cuda:N)"
+#define PROXY  "TLS is a proxy's (docs/operations.md)"
+#define TYPE   "it follows from the type that the weights are stored in"
+#define ALWAYS "it is always on"
+#define IN_DIR "it is read from the model's directory"
+#define NONE   "not implemented"
 
 const struct lf_option_hint lf_option_hints[] = {
     /* vLLM */
@@ -19,7 +20,7 @@ const struct lf_option_hint lf_option_hints[] = {
     {"--gpu-memory-utilization", "memory", "a size and not a share; on a GPU 97 in 100 of what is free is the default"},
     {"--max-num-seqs", "max-seqs", NULL},
     {"--max-num-batched-tokens", "chunk", NULL},
-    {"--tensor-parallel-size -tp", "parallel", "as tp=N, on a CPU; on a GPU there is one rank"},
+    {"--tensor-parallel-size -tp", "parallel", "as tp=N; on GPUs those from --device on"},
     {"--pipeline-parallel-size -pp --data-parallel-size -dp", NULL, ONE_GPU},
     {"--dtype", NULL, TYPE},
     {"--kv-cache-dtype", "kv-dtype", NULL},

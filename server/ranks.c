@@ -60,17 +60,30 @@ enum lf_status lf_ranks_parse(int *n_ranks, const char *parallel, struct lf_err 
 
 /* ---- a rank's thread ---- */
 
+/* The device of a rank: of GPUs, so many behind the one that is named. */
+static const char *name_device(char name[LF_DEVICE_NAME], const char *first, int rank)
+{
+    int idx = 0;
+    if (strncmp(first, "cuda", 4) != 0) return first;
+    if (first[4] == ':') idx = (int)strtol(first + 5, NULL, 10);
+    (void)snprintf(name, LF_DEVICE_NAME, "cuda:%d", idx + rank);
+    return name;
+}
+
 static enum lf_status load(struct rank *r, struct lf_err *err)
 {
     const struct lf_ranks_opts *o = &r->all->opts;
     struct lf_model_opts model = o->model;
     struct lf_kv_cache_opts kv = o->kv;
+    char name[LF_DEVICE_NAME];
+    struct lf_device_opts device = o->device;
+    device.name = name_device(name, o->device.name, r->idx);
     r->hp = *o->hp; /* its pointers are borrowed */
     r->hp.split.rank = r->idx;
     model.comm = r->comm;
     model.progress = NULL;
     model.program = NULL; /* its identity is nobody's: blocks are found by rank 0 */
-    LF_TRY(lf_device_open(&r->dev, &o->device, err));
+    LF_TRY(lf_device_open(&r->dev, &device, err));
     LF_TRY(lf_model_open(&r->model, r->dev, &r->hp, &model, err));
     kv.layout = lf_model_kv_layout(r->model);
     LF_TRY(lf_kv_cache_open(&r->kv, r->dev, &kv, err));

@@ -230,6 +230,9 @@ static enum lf_status read_ranks(struct lf_runtime *rt, struct lf_err *err)
     if (n_ranks > 1 && c->cache_dir)
         return lf_fail(err, LF_UNSUPPORTED,
                        "--cache-dir is not implemented for several ranks yet: expected one of it and --parallel");
+    if (n_ranks > 1 && c->cache_memory)
+        return lf_fail(err, LF_UNSUPPORTED,
+                       "--cache-memory is not implemented for several ranks yet: expected one of it and --parallel");
     if (n_ranks > 1 && c->profile)
         return lf_fail(err, LF_UNSUPPORTED,
                        "--profile is not implemented for several ranks yet: expected --ops, or no --parallel");
@@ -541,6 +544,7 @@ static enum lf_status start_ranks(struct lf_runtime *rt, struct lf_model_opts *m
 {
     if (lf_split_n_ranks(&rt->hp.split) == 1) return LF_OK;
     struct lf_ranks_opts opts = {.device = rt->dev_opts, .hp = &rt->hp, .model = *model_opts, .kv = kv_opts(rt)};
+    if (strcmp(opts.device.name, "auto") == 0) opts.device.name = lf_device_info(rt->dev)->kind;
     LF_TRY(lf_ranks_start(&rt->ranks, &opts, err));
     model_opts->comm = lf_ranks_comm(rt->ranks);
     return LF_OK;

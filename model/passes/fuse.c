@@ -47,11 +47,19 @@ static enum lf_status fuse_rope_append(struct lf_program *p, int at, struct lf_e
     return LF_OK;
 }
 
-/* gemm into the residual stream, its norm, and the one gemm that reads it: an epilogue of the first and a prologue of
- * the second (struct lf_fused_norm). The gemm that makes the logits has no such prologue. */
+/* Whether the op can make half of a norm of its y: what adds up the residual stream. */
+static bool may_norm(const struct lf_op *op)
+{
+    return op->kind == LF_OP_ALL_REDUCE || (op->kind == LF_OP_GEMM && op->in[LF_OP_RESIDUAL] != LF_NONE);
+}
+
+/* gemm into the residual stream, or the sum over ranks behind it, its norm, and the one gemm that reads it: an epilogue
+ * of the first and a prologue of the second (struct lf_fused_norm). The gemm that makes the logits has no such
+ * prologue.
+ */
 static enum lf_status fuse_norm(struct lf_program *p, int at, struct lf_err *err)
 {
-    if (at + 2 >= p->n_ops || p->ops[at].kind != LF_OP_GEMM || p->ops[at].in[LF_OP_RESIDUAL] == LF_NONE) return LF_OK;
+    if (at + 2 >= p->n_ops || !may_norm(&p->ops[at])) return LF_OK;
     struct lf_op norm = p->ops[at + 1];
     int h = norm.out[LF_OP_Y], y = p->ops[at].out[LF_OP_Y], sum_squares;
     if (norm.kind != LF_OP_RMSNORM || norm.in[LF_OP_X] != y) return LF_OK;

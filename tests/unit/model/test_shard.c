@@ -184,6 +184,33 @@ static void two_sums_a_layer_one_of_the_embedding_and_the_logits_of_all(void **s
     lf_hparams_deinit(&hp);
 }
 
+/* As on a GPU: half of a norm behind a sum is the sum's, as it is a gemm's where there is one rank. */
+static void norms_behind_sums_are_fused_into_them(void **state)
+{
+    (void)state;
+    struct lf_hparams hp;
+    struct lf_err err = {0};
+    struct config_text c = with_biases();
+    int n_fused = 0;
+    read_config(&hp, &c);
+    struct lf_program p = program_of(&hp, 1, 2);
+    if (lf_pass_fuse(&p, true, &err) != LF_OK) fail_msg("%s", err.message);
+    if (lf_pass_check(&p, p.slots, p.n_slots, &err) != LF_OK) fail_msg("%s", err.message);
+    assert_int_equal(count(&p, LF_OP_RMSNORM), 1); /* that before the logits */
+    for (int i = 0; i < p.n_ops; i++) {
+        const struct lf_op *op = &p.ops[i];
+        if (op->kind != LF_OP_ALL_REDUCE || op->weight[LF_OP_NORM] == LF_NONE) continue;
+        const struct lf_op *reader = &p.ops[i + 1];
+        n_fused++;
+        assert_int_equal(reader->in[LF_OP_X], op->out[LF_OP_Y2]);
+        assert_int_equal(reader->in[LF_OP_X_SUM_SQUARES], op->out[LF_OP_Y_SUM_SQUARES]);
+        assert_true(reader->x_eps == op->eps && op->eps > 0);
+    }
+    assert_int_equal(n_fused, 2 * LAYERS);
+    lf_program_deinit(&p);
+    lf_hparams_deinit(&hp);
+}
+
 static void the_sum_of_a_token_s_experts_is_added_up_once(void **state)
 {
     (void)state;
@@ -278,7 +305,7 @@ static void heads_and_rows_that_do_not_divide_are_named_with_what_would(void **s
     lf_hparams_deinit(&hp);
 }
 
-static void a_gpu_is_refused_before_anything_is_planned(void **state)
+static void more_gpus_than_a_host_has_are_refused_before_anything_is_planned(void **state)
 {
     (void)state;
     struct lf_hparams hp;
@@ -288,9 +315,9 @@ static void a_gpu_is_refused_before_anything_is_planned(void **state)
     struct lf_plan_opts opts = {.ctx = 64};
     struct config_text c = with_biases();
     read_config(&hp, &c);
-    hp.split.n_ranks = 2;
+    hp.split.n_ranks = LF_GPU_RANKS_N + 1;
     assert_int_equal(lf_plan_make(&plan, &hp, 1, NULL, &info, &opts, &err), LF_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "several ranks are not implemented on a GPU yet"));
+    assert_string_equal(err.message, "ranks on GPUs are those of one machine, 8 at most, not 9");
     lf_hparams_deinit(&hp);
 }
 
@@ -412,11 +439,12 @@ int main(void)
         cmocka_unit_test(ranks_have_every_element_once_and_kv_heads_as_often_as_there_are_too_few),
         cmocka_unit_test(a_cut_anywhere_leaves_nothing_out),
         cmocka_unit_test(two_sums_a_layer_one_of_the_embedding_and_the_logits_of_all),
+        cmocka_unit_test(norms_behind_sums_are_fused_into_them),
         cmocka_unit_test(the_sum_of_a_token_s_experts_is_added_up_once),
         cmocka_unit_test(the_program_of_one_rank_is_as_it_was_recorded),
         cmocka_unit_test(families_that_are_not_divided_are_refused_by_name),
         cmocka_unit_test(heads_and_rows_that_do_not_divide_are_named_with_what_would),
-        cmocka_unit_test(a_gpu_is_refused_before_anything_is_planned),
+        cmocka_unit_test(more_gpus_than_a_host_has_are_refused_before_anything_is_planned),
         cmocka_unit_test(random_weights_are_parts_of_one_model),
         cmocka_unit_test(loading_reads_a_rank_s_part_and_no_more),
     };

@@ -270,7 +270,7 @@ static void bad_command_lines_are_refused_by_name(void **state)
         {{"-md", "x.gguf"}, "unknown option; not implemented; --speculate takes tokens from the prompt"},
         {{"--max-num-seqs", "8"}, "here that is --max-seqs N"},
         {{"--max-num-batched-tokens", "8"}, "here that is --chunk TOKENS"},
-        {{"--pipeline-parallel-size", "2"}, "unknown option; one process computes on one GPU"},
+        {{"--pipeline-parallel-size", "2"}, "unknown option; --parallel tp=N divides each layer over GPUs"},
         {{"--dtype", "half"}, "unknown option; it follows from the type"},
         {{"--enable-prefix-caching"}, "here that is --prefix-cache on|off, which is on"},
         {{"--api-key", "x"}, "here that is --api-keys-file FILE, or the variable LONGFLASH_API_KEYS"},
