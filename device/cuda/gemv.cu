@@ -2,6 +2,10 @@
  * any. */
 #include "device/cuda/gemv_epilogues.cuh"
 
+/* Outputs of float are the residual stream, what is added to it behind this GEMV (by a norm, or over ranks), or, where
+ * they are more, logits. */
+enum { MOST_WIDE = 16 * 1024 - 1 };
+
 /* ---- any shape, any number of tokens: a warp an output ---- */
 
 struct any_args {
@@ -59,7 +63,7 @@ bool lf_cuda_gemv_gate_mul_supports(const struct lf_gemm_params *p)
 int lf_cuda_gemv(const struct lf_gemm_params *p, int n_blocks, struct lf_cuda_launch how)
 {
     plain_args f = {p->y, p->bias, p->residual, p->y_stride, p->y_float, p->norm};
-    bool wide = p->residual != NULL;
+    bool wide = p->y_float && p->w->n_out <= MOST_WIDE;
     return gemv_launch<plain>(gemv_args(p, (p->w->n_out + GEMV_TILE - 1) / GEMV_TILE), f, n_blocks, wide, how);
 }
 
