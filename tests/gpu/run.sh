@@ -43,6 +43,7 @@ why=$("$bin/longflash" plan --model demo/model --device cuda:0 2>&1 >/dev/null) 
     exit 77
 }
 commit=${LF_COMMIT:-$(git rev-parse --short HEAD 2>/dev/null || echo unknown)}
+n_gpus=$(nvidia-smi -L | grep -c '^GPU ')
 has_torch=no
 python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null && has_torch=yes
 if [ "$has_torch" = yes ]; then
@@ -57,6 +58,13 @@ fi
 server() {
     step "server, 8B shape" python3 tests/bench/e2e/gpu_e2e.py "$bin/longflash" tests/bench/shapes/llama-3.1-8b \
         --commit "$commit" --out "$out/llama-3.1-8b_h100.csv"
+    for n in 2 4; do
+        [ "$n_gpus" -lt "$n" ] || step "server, 8B shape, $n ranks" python3 tests/bench/e2e/gpu_e2e.py "$bin/longflash" \
+            tests/bench/shapes/llama-3.1-8b --ranks "$n" --commit "$commit" --only ready,itl,ttft --ctx 40960 \
+            --lengths 128,32768 --batches "" --out "$out/llama-3.1-8b_tp${n}_h100.csv" -- --kv-tokens 128K
+        [ "$n_gpus" -lt "$n" ] || step "all-reduce over $n ranks" "$bin/tests/bench/comm/bench_comm" "$n"
+        [ "$n_gpus" -lt "$n" ] || [ "$has_torch" = no ] || step "NCCL's" python3 tests/bench/comm/nccl_reduce.py "$n"
+    done
     step "copies to the host's memory and back" "$bin/tests/bench/kv/bench_memory_tier"
     step "documents back from the host's memory" python3 tests/bench/serve/below.py "$bin/longflash" \
         tests/bench/shapes/llama-3.1-8b --out "$out/below_h100.csv" -- --device cuda:0
@@ -65,6 +73,7 @@ server() {
 tests() {
     step "ops, sampling, RoPE" ctest --test-dir "$bin" -L gpu --output-on-failure
     step "fixtures of every family beside the CPU" python3 tests/gpu/fixtures.py "$greedy"
+    [ "$n_gpus" -lt 2 ] || step "ranks" env LF_LONGFLASH="$PWD/$bin/longflash" python3 tests/gpu/ranks.py
     if [ "$has_torch" = yes ]; then
         step "attention: prefill on Hopper" python3 tests/gpu/attn_prefill.py --csv "$out/attn_prefill_h100.csv"
         step "attention: decode" python3 tests/gpu/attn_decode.py

@@ -10,6 +10,7 @@ and commit. Python's standard library only, beside tests/bench/serve/measure.py.
 """
 import argparse
 import datetime
+import json
 import os
 import statistics
 import subprocess
@@ -21,6 +22,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from measure import TimedServer, ids, percentile, together  # noqa: E402
 
 ROWS = []
+N_GPUS = 1
 
 
 def note(name, value, unit):
@@ -28,10 +30,10 @@ def note(name, value, unit):
     print(f"{name:44s} {value:12.4f} {unit}", flush=True)
 
 
-def smi(query):
-    """One field of nvidia-smi of the first GPU, '' without it."""
+def smi(query, gpu=0):
+    """One field of nvidia-smi of a GPU, '' without it."""
     try:
-        out = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", "-i", "0"],
+        out = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", "-i", str(gpu)],
                              capture_output=True, text=True, check=True).stdout
         return out.strip()
     except (OSError, subprocess.CalledProcessError):
@@ -50,10 +52,17 @@ def gaps(r):
     return [b - a for a, b in zip(r["times"], r["times"][1:])]
 
 
+def note_plan(binary, shape, options):
+    out = subprocess.run([binary, "plan", "--model", shape, "--json", *options], capture_output=True, check=True).stdout
+    plan = json.loads(out)
+    note("planned, of each GPU", (plan["total_bytes"] + plan["context_bytes"]) / 2**20, "MiB")
+
+
 def part_ready(server, _):
     note("ready", server.ready_s, "s")
-    if smi("memory.used"):
-        note("GPU memory when ready", float(smi("memory.used")), "MiB")
+    for gpu in range(N_GPUS):
+        if smi("memory.used", gpu):
+            note("GPU memory when ready" + (f", GPU {gpu}" if N_GPUS > 1 else ""), float(smi("memory.used", gpu)), "MiB")
 
 
 LENGTHS, BATCHES = [128, 1024, 8192, 32768, 65536, 130000], [2, 4, 8, 16, 32]
@@ -149,6 +158,7 @@ def main():
     ap.add_argument("binary")
     ap.add_argument("shape")
     ap.add_argument("--device", default="cuda:0")
+    ap.add_argument("--ranks", type=int, default=1, help="GPUs: --parallel tp=N, and what was planned beside what is taken")
     ap.add_argument("--ctx", type=int, default=131072)
     ap.add_argument("--out")
     ap.add_argument("--commit", default="")
@@ -161,8 +171,12 @@ def main():
     unknown = [name for name in args.only.split(",") if name not in PARTS]
     if unknown:
         ap.error(f"--only: no part is called {', '.join(unknown)} (there are: {', '.join(PARTS)})")
-    server = TimedServer(args.binary, args.shape, "--load", "dummy", "--device", args.device, "--ctx", str(args.ctx),
-                         *sys.argv[n_own + 1:])
+    options = ["--load", "dummy", "--device", args.device, "--ctx", str(args.ctx), *sys.argv[n_own + 1:]]
+    if args.ranks > 1:
+        options += ["--parallel", f"tp={args.ranks}"]
+        note_plan(args.binary, args.shape, options)
+    globals()["N_GPUS"] = args.ranks
+    server = TimedServer(args.binary, args.shape, *options)
     try:
         for name in args.only.split(","):
             PARTS[name](server, args.ctx)
