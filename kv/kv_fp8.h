@@ -7,13 +7,15 @@
  * exact in bf16 (4 of 8 bits): whoever expands a page to bf16 and whoever reads the codes see the same numbers.
  *
  *     number = code · 2^(scale − 127)       code: 1 sign, 4 exponent (bias 7), 3 mantissa bits (OCP FP8 1.0)
- *                                           scale: a byte, E8M0 (OCP MX 1.0)
+ *                                           scale: a byte, E8M0 (OCP MX 1.0), whose 0xff is NaN
+ *
+ * A head with an element that is not finite is NaN as a whole, by its scale, with codes of 0: who reads numbers need
+ * not look at codes for it, and a K or V of a broken weight shows in every answer that reads it.
  *
  * No state; any thread. */
 #ifndef LF_KV_KV_FP8_H
 #define LF_KV_KV_FP8_H
 
-#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -24,7 +26,7 @@ enum {
     LF_KV_FP8_LEAST = -100, /* exponents of scales: every product is a normal bf16 */
     LF_KV_FP8_MOST = 120,   /* the largest float is 256 · 2^120 at most */
     LF_KV_FP8_BIAS = 127,
-    LF_KV_FP8_NAN = 0x7f /* a code */
+    LF_KV_FP8_NAN = 0xff /* a scale */
 };
 
 static inline float lf_kv_fp8_power(int exponent) /* 2^exponent, of a normal float */
@@ -35,41 +37,46 @@ static inline float lf_kv_fp8_power(int exponent) /* 2^exponent, of a normal flo
     return f;
 }
 
-/* The exponent of a head's scale: the smallest e with |x| <= 448 · 2^e for all finite x (448 = 1.75 · 2^8 is the
- * largest code), within LEAST and MOST. */
-static inline int lf_kv_fp8_exponent(const float *x, int n)
+/* The bits of the largest magnitude, which are in the order of the numbers, infinities and NaN behind them. */
+static inline uint32_t lf_kv_fp8_most(const float *x, int n)
 {
     uint32_t most = 0;
     for (int i = 0; i < n; i++) {
         uint32_t bits;
         memcpy(&bits, &x[i], 4);
         bits &= 0x7fffffffu;
-        bits = bits < 0x7f800000u ? bits : 0; /* bits of magnitudes are in the order of the numbers */
         most = bits > most ? bits : most;
     }
+    return most;
+}
+
+/* The exponent of a head's scale: the smallest e with |x| <= 448 · 2^e for all x (448 = 1.75 · 2^8 is the largest
+ * code), within LEAST and MOST. */
+static inline int lf_kv_fp8_exponent(uint32_t most)
+{
     int e = (int)(most >> 23) - 127 - 8 + ((most & 0x7fffffu) > 0x600000u);
     return e < LF_KV_FP8_LEAST ? LF_KV_FP8_LEAST : e > LF_KV_FP8_MOST ? LF_KV_FP8_MOST : e;
 }
 
-/* The code of x in a head with this exponent: the nearest, ties to even; NaN for what is not finite. Magnitudes too
- * small for a code become a zero with their sign. */
-static inline uint8_t lf_kv_fp8_code(float x, int exponent)
-{
-    return isfinite(x) ? lf_e4m3_from_f32(x * lf_kv_fp8_power(-exponent)) : LF_KV_FP8_NAN;
-}
-
-/* One head of one token: codes [n] and, returned, the scale's byte. */
+/* One head of one token: codes [n], the nearest, ties to even, and, returned, the scale's byte. Magnitudes too small
+ * for a code become a zero with their sign. */
 static inline uint8_t lf_kv_fp8_quantize(uint8_t *codes, const float *x, int n)
 {
-    int e = lf_kv_fp8_exponent(x, n);
-    for (int i = 0; i < n; i++) codes[i] = lf_kv_fp8_code(x[i], e);
+    uint32_t most = lf_kv_fp8_most(x, n);
+    if (most >= 0x7f800000u) {
+        memset(codes, 0, (size_t)n);
+        return LF_KV_FP8_NAN;
+    }
+    int e = lf_kv_fp8_exponent(most);
+    float factor = lf_kv_fp8_power(-e);
+    for (int i = 0; i < n; i++) codes[i] = lf_e4m3_from_f32(x[i] * factor);
     return (uint8_t)(e + LF_KV_FP8_BIAS);
 }
 
-/* A code's number as bf16, exactly, for the scales that quantize makes; others give anything. */
+/* A code's number as bf16, exactly, for the codes and scales that quantize makes; others give anything. */
 static inline uint16_t lf_kv_fp8_bf16(uint8_t code, uint8_t scale)
 {
-    if ((code & 0x7f) == LF_KV_FP8_NAN) return (uint16_t)(0x7fc0u | (code & 0x80u) << 8);
+    if (scale == LF_KV_FP8_NAN) return 0x7fc0;
     /* The code's fields as a float's, whose exponent is then off by 120; subnormal ones too. */
     uint32_t bits = (code & 0x80u) << 24 | (code & 0x7fu) << 20;
     float number;

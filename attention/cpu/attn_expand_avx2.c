@@ -4,19 +4,25 @@
  *     code   s eeee mmm            bf16   s eeeeeeee mmmmmmm    exponent: e − 7 + 127 + (scale − 127)
  *
  * That is right for codes that are normal numbers, which almost all are: the largest of a head is at the top of the
- * range, and what is below it by 2^-14 is rare. 32 codes with a zero, a subnormal number or a NaN among them take the
- * longer way. A page is rows of pairs: K's are 64 tokens long, each with a scale, V's belong to two tokens. */
+ * range, and what is below it by 2^-14 is rare. 32 codes with a zero or a subnormal number among them take the longer
+ * way, so those of a head that is NaN do: they are zeros. A page is rows of pairs: K's are 64 tokens long, each with a
+ * scale, V's belong to two tokens. */
 #include "attention/cpu/attn_expand.h"
 
 #include <immintrin.h>
 
-enum { LINE = 64, NORMAL = 8, NOT_A_NUMBER = 0x7f };
+#include "kv/kv_fp8.h"
+
+enum { LINE = 64, NORMAL = 8 };
 
 /* What is added to a code's bits in place. */
 static uint32_t bias_of(uint8_t scale)
 {
     return (uint32_t)(scale - 7) << 7 & 0xffff;
 }
+
+/* Of a head that is NaN. */
+enum { NAN_BIAS = (LF_KV_FP8_NAN - 7) << 7 };
 
 /* Any 16 codes. A subnormal m · 2^-9 is looked up: what its bits are off by, in sixteenths. */
 static inline void expand_any(const uint8_t *codes, __m256i bias, uint16_t *out)
@@ -28,11 +34,11 @@ static inline void expand_any(const uint8_t *codes, __m256i bias, uint16_t *out)
     __m128i at = _mm_adds_epu8(size, _mm_set1_epi8(0x78));
     __m128i bits = _mm_add_epi8(size, _mm_shuffle_epi8(off, at));
     __m256i zero = _mm256_cvtepi8_epi16(_mm_cmpeq_epi8(size, _mm_setzero_si128()));
-    __m256i nan = _mm256_cvtepi8_epi16(_mm_cmpeq_epi8(size, _mm_set1_epi8(NOT_A_NUMBER)));
     __m256i sign = _mm256_and_si256(_mm256_cvtepi8_epi16(c), _mm256_set1_epi16((int16_t)0x8000));
     __m256i x = _mm256_add_epi16(_mm256_slli_epi16(_mm256_cvtepi8_epi16(bits), 4), bias);
-    x = _mm256_blendv_epi8(_mm256_andnot_si256(zero, x), _mm256_set1_epi16(0x7fc0), nan);
-    _mm256_store_si256((__m256i *)(void *)out, _mm256_or_si256(x, sign));
+    x = _mm256_or_si256(_mm256_andnot_si256(zero, x), sign);
+    __m256i nan = _mm256_cmpeq_epi16(bias, _mm256_set1_epi16(NAN_BIAS));
+    _mm256_store_si256((__m256i *)(void *)out, _mm256_blendv_epi8(x, _mm256_set1_epi16(0x7fc0), nan));
 }
 
 /* 16 normal codes. */
@@ -46,8 +52,8 @@ static inline void expand_normal(__m128i codes, __m256i bias, uint16_t *out)
 static inline void expand_32(const uint8_t *codes, __m256i bias0, __m256i bias1, uint16_t *out)
 {
     __m256i c = _mm256_loadu_si256((const __m256i *)(const void *)codes);
-    __m256i above = _mm256_sub_epi8(_mm256_and_si256(c, _mm256_set1_epi8(0x7f)), _mm256_set1_epi8(NORMAL));
-    __m256i others = _mm256_cmpeq_epi8(_mm256_max_epu8(above, _mm256_set1_epi8(NOT_A_NUMBER - NORMAL)), above);
+    __m256i size = _mm256_and_si256(c, _mm256_set1_epi8(0x7f));
+    __m256i others = _mm256_cmpgt_epi8(_mm256_set1_epi8(NORMAL), size);
     if (_mm256_testz_si256(others, others)) {
         expand_normal(_mm256_castsi256_si128(c), bias0, out);
         expand_normal(_mm256_extracti128_si256(c, 1), bias1, out + 16);

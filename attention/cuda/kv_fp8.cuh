@@ -3,29 +3,27 @@
  * the codes are the reference's.
  *
  * What is quantized is the element that a bf16 cache would have kept, rounded: bf16, not the float before it. A code's
- * element, code times power of two, is exact in bf16, so every kernel reads the same numbers. But a code of NaN, which
- * stands for what was not finite, reads as 480 times the scale: unlike in a bf16 cache a K or V that is no number, of a
- * broken weight, say, does not show in the answers of those who read it. */
+ * element, code times power of two, is exact in bf16, so every kernel reads the same numbers. The scale of a head that
+ * is NaN is an infinity here, in bf16 and as a float, and times its codes, which are 0, that is NaN. */
 #ifndef LF_ATTENTION_CUDA_KV_FP8_CUH
 #define LF_ATTENTION_CUDA_KV_FP8_CUH
 
 #include "core/limits.h"
 #include "device/cuda/codes.cuh"
 
-enum { KV_EXPONENT_LEAST = -100, KV_EXPONENT_MOST = 120, KV_EXPONENT_BIAS = 127, KV_CODE_NAN = 0x7f };
+enum { KV_EXPONENT_LEAST = -100, KV_EXPONENT_MOST = 120, KV_EXPONENT_BIAS = 127, KV_SCALE_NAN = 0xff };
 
 enum : uint32_t { FLOAT_MAGNITUDE = 0x7fffffffu, FLOAT_INFINITY = 0x7f800000u };
 
 /* ---- codes from elements ---- */
 
-/* Of the bits of a number, as far as the scale follows from them. */
-LF_GPU_FN uint32_t finite_magnitude(float x)
+/* Bits that are in the order of magnitudes, infinities and NaN behind them. */
+LF_GPU_FN uint32_t magnitude(float x)
 {
-    uint32_t bits = __float_as_uint(x) & FLOAT_MAGNITUDE;
-    return bits < FLOAT_INFINITY ? bits : 0;
+    return __float_as_uint(x) & FLOAT_MAGNITUDE;
 }
 
-/* The exponent of a head's scale from the most of these bits: numbers are at most 1.75 · 2^8 times it. */
+/* The exponent of a finite head's scale from the most of these bits: numbers are at most 1.75 · 2^8 times it. */
 LF_GPU_FN int kv_exponent(uint32_t most)
 {
     int e = (int)(most >> 23) - 127 - 8 + ((most & 0x7fffffu) > 0x600000u);
@@ -37,11 +35,10 @@ LF_GPU_FN float power_of_two(int exponent)
     return __uint_as_float((uint32_t)(exponent + 127) << 23);
 }
 
-/* The nearest code, ties to even, of a number that has been divided by its scale. */
+/* The nearest code, ties to even, of a finite number that has been divided by its scale. */
 LF_GPU_FN uint32_t kv_code(float x)
 {
     uint32_t bits = __float_as_uint(x), sign = bits >> 24 & 0x80u, a = bits & FLOAT_MAGNITUDE;
-    if (a >= FLOAT_INFINITY) return KV_CODE_NAN;
     /* Below 2^-6 a step is 2^-9: adding 2^14 leaves the rounded number of steps in the low bits. */
     uint32_t small = __float_as_uint(__uint_as_float(a) + 0x1p14f) - 0x46800000u;
     uint32_t large = (a - 0x3c000000u + 0x7ffffu + (a >> 20 & 1u)) >> 20;

@@ -84,7 +84,7 @@ template <class T, int H> LF_GPU_FN void store_head(uint32_t *y, const head_word
 
 LF_GPU_FN uint32_t largest_of(uint32_t most, float2 x)
 {
-    return max(most, max(finite_magnitude(x.x), finite_magnitude(x.y)));
+    return max(most, max(magnitude(x.x), magnitude(x.y)));
 }
 
 /* Rounded to T, as store_head() would. */
@@ -104,44 +104,46 @@ template <class T, int H> LF_GPU_FN void round_head(head_words<H> &h)
     for (int i = 0; i < h.REST_WORDS; i++) h.rest[i] = rounded<T>(h.rest[i]);
 }
 
-/* The exponent of the head's scale. Words that the head does not have are zeros. */
-template <int H> LF_GPU_FN int head_exponent(const head_words<H> &h)
+/* The bits of the head's largest magnitude. Words that the head does not have are zeros. */
+template <int H> LF_GPU_FN uint32_t head_magnitude(const head_words<H> &h)
 {
     uint32_t most = 0;
 #pragma unroll
     for (int i = 0; i < h.HALF_WORDS; i++) most = largest_of(largest_of(most, h.low[i]), h.high[i]);
 #pragma unroll
     for (int i = 0; i < h.REST_WORDS; i++) most = largest_of(most, h.rest[i]);
-    return kv_exponent(lanes_reduce<WARP>(most, [](uint32_t a, uint32_t b) { return max(a, b); }));
+    return lanes_reduce<WARP>(most, [](uint32_t a, uint32_t b) { return max(a, b); });
 }
 
-LF_GPU_FN uint16_t code_pair(float2 x, float factor)
+LF_GPU_FN uint16_t code_pair(float2 x, float factor, bool is_nan)
 {
-    return (uint16_t)(kv_code(x.x * factor) | kv_code(x.y * factor) << 8);
+    return is_nan ? 0 : (uint16_t)(kv_code(x.x * factor) | kv_code(x.y * factor) << 8);
 }
 
-/* The head as token `slot` of a page of FP8. */
+/* The head as token `slot` of a page of FP8; one with an element that is not finite is NaN. */
 template <class T, int H>
 LF_GPU_FN void store_codes(uint8_t *page, int slot, int head_dim, head_words<H> &h, int half, int rest)
 {
     int lane = threadIdx.x % WARP;
     round_head<T>(h);
-    int exponent = head_exponent(h);
+    uint32_t most = head_magnitude(h);
+    bool is_nan = most >= FLOAT_INFINITY;
+    int exponent = kv_exponent(most);
     float factor = power_of_two(-exponent);
     uint16_t *y = (uint16_t *)(page + (size_t)slot * head_dim);
 #pragma unroll
     for (int i = 0; i < h.HALF_WORDS; i++) {
         int w = lane + i * WARP;
         if (w >= half) continue;
-        y[w] = code_pair(h.low[i], factor);
-        y[half + w] = code_pair(h.high[i], factor);
+        y[w] = code_pair(h.low[i], factor, is_nan);
+        y[half + w] = code_pair(h.high[i], factor, is_nan);
     }
 #pragma unroll
     for (int i = 0; i < h.REST_WORDS; i++) {
         int w = lane + i * WARP;
-        if (w < rest) y[2 * half + w] = code_pair(h.rest[i], factor);
+        if (w < rest) y[2 * half + w] = code_pair(h.rest[i], factor, is_nan);
     }
-    if (lane == 0) kv_scales(page, head_dim)[slot] = (uint8_t)(exponent + KV_EXPONENT_BIAS);
+    if (lane == 0) kv_scales(page, head_dim)[slot] = is_nan ? KV_SCALE_NAN : (uint8_t)(exponent + KV_EXPONENT_BIAS);
 }
 
 /* A head to where it belongs: in q_out, or in its page. */

@@ -381,6 +381,56 @@ static void fp8_caches_are_read_as_their_numbers(void **state)
     }
 }
 
+/* One head of one token becomes what quantizing makes of it where an element is not finite. */
+static void break_token(const struct step *st, int s, int pos, enum lf_kv_part part, int h)
+{
+    const struct lf_kv_view *kv = &st->fp8.view;
+    int slot = pos % LF_KV_BLOCK_TOKENS;
+    float x[LF_HEAD_DIM] = {1.0f, INFINITY};
+    uint8_t codes[LF_HEAD_DIM], scale = lf_kv_fp8_quantize(codes, x, st->head_dim);
+    uint8_t *page = lf_kv_page(kv, st->tables[s + 1][pos / LF_KV_BLOCK_TOKENS], LAYER, part, h);
+    lf_upload(gpu, (char *)page + lf_kv_k_index(kv, slot, 0), codes, (size_t)st->head_dim);
+    lf_upload(gpu, (char *)lf_kv_scales(kv, page) + slot, &scale, 1);
+}
+
+/* KV head 0 alone is broken, in each other sequence. */
+static void check_broken(const struct step *st)
+{
+    float *out = gpu_read(&st->out);
+    int group = st->n_heads / st->n_kv_heads;
+    for (int s = 0; s < SEQS; s++)
+        for (int r = 0; r < seqs[s].n_rows; r++)
+            for (int i = 0; i < st->n_heads * st->head_dim; i++) {
+                float x = out[(size_t)(st->first[s] + r) * (size_t)(st->n_heads * st->head_dim) + (size_t)i];
+                bool is_broken = s % 2 == 0 && i / st->head_dim < group;
+                if (isnan(x) != is_broken)
+                    fail_msg("%s: sequence %d row %d head %d channel %d: %g", gpu_case, s, r, i / st->head_dim,
+                             i % st->head_dim, (double)x);
+            }
+    free(out);
+}
+
+static void a_token_of_an_fp8_cache_that_is_nan_makes_nan_of_what_reads_it(void **state)
+{
+    (void)state;
+    uint64_t seed = 74;
+    static const int some[] = {64, 80, 128, 256, 512};
+    for (size_t d = 0; d < LF_N_ELEMS(some) && gpu_act == LF_BF16; d++) {
+        for (int part = LF_KV_K; part <= LF_KV_V; part++) {
+            struct step st;
+            step_init(&st, some[d], 4, 2, true, &seed);
+            for (int s = 0; s < SEQS; s += 2)
+                break_token(&st, s, (seqs[s].kv_len - seqs[s].n_rows) / 2, (enum lf_kv_part)part, 0);
+            for (size_t v = 0; v < LF_N_ELEMS(variants); v++) {
+                if (variants[v].window > 0) continue;
+                run(&st, &st.fp8, &variants[v], 0, SEQS);
+                check_broken(&st);
+            }
+            step_deinit(&st);
+        }
+    }
+}
+
 static void fp8_caches_that_no_kernel_reads_are_refused(void **state)
 {
     (void)state;
@@ -406,6 +456,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(steps_of_every_head_dim_are_right),
         cmocka_unit_test(sequences_have_the_same_bits_alone),
         cmocka_unit_test(fp8_caches_are_read_as_their_numbers),
+        cmocka_unit_test(a_token_of_an_fp8_cache_that_is_nan_makes_nan_of_what_reads_it),
         cmocka_unit_test(fp8_caches_that_no_kernel_reads_are_refused),
     };
     return gpu_run(tests);

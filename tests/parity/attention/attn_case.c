@@ -87,6 +87,7 @@ static void fill_block(struct attn_data *d, int seq_idx, int block_idx)
                 v_row[i] = normal(v_key + (uint64_t)i, c->outliers);
             }
             if (c->nan_key > 0 && seq_idx == 0 && pos == c->nan_key) k_row[0] = NAN;
+            if (c->nan_value > 0 && seq_idx == 0 && pos == c->nan_value) v_row[0] = NAN;
             store(kv, LF_KV_K, k, t, k_row);
             store(kv, LF_KV_V, v, t, v_row);
         }
@@ -244,7 +245,7 @@ void attn_data_run(struct attn_data *d, enum lf_isa isa)
     lf_attn_destroy(attn);
     lf_buffer_free(d->dev, &ws);
     size_t n = (size_t)d->n_rows * (size_t)c->n_heads;
-    check_between_canaries(d->out_map, n * (size_t)c->head_dim, c->nan_key == 0, "out");
+    check_between_canaries(d->out_map, n * (size_t)c->head_dim, c->nan_key + c->nan_value == 0, "out");
     check_between_canaries(d->lse_map, n, c->nan_key == 0, "lse");
 }
 

@@ -24,6 +24,7 @@ struct attn_case {
     int n_layers;      /* 0: two. The last one is used */
     int unused_pages;  /* of a block, behind the layers' */
     int nan_key;       /* position of sequence 0 whose key is NaN, as are the rows that see it; 0: none */
+    int nan_value;     /* the same of a value's channel 0 */
     int first_block;   /* blocks below it are not used: for addresses past 2³¹ */
     uint64_t seed;     /* of keys, values, queries: a case of the same seed and kv_len has the same ones */
 };

@@ -1,5 +1,7 @@
 /* FP8 pages on a CPU: the expansions have the reference's bits, and attention over codes has the bits of attention over
  * a bf16 cache of the same numbers. */
+#include <math.h>
+
 #include "attention/cpu/attn_expand.h"
 #include "attn_case.h"
 #include "core/check.h"
@@ -16,17 +18,23 @@ static void *aligned(size_t n)
     return p;
 }
 
-/* Every scale that quantizing makes, but for the last, which has no codes above 256, and codes: all 256 of them in
- * turn, or normal ones alone. */
-static void fill_page(uint8_t *page, int head_dim, int round)
+/* Every scale that quantizing makes, but for the last, which has no codes above 256, and codes: all but those of NaN,
+ * or normal ones alone. Every fifth token is NaN. */
+static void fill_page(uint8_t *page, int head_dim, enum lf_kv_part part, int round)
 {
     int n = LF_KV_BLOCK_TOKENS * head_dim;
     for (int i = 0; i < n; i++) {
         uint8_t any = (uint8_t)(round == 0 ? i : (int)(lf_mix64((uint64_t)(round * n + i)) & 0xff));
-        page[i] = round % 2 && (any & 0x7f) < 8 ? 0x38 : round % 2 && (any & 0x7f) == 0x7f ? 0xb8 : any;
+        page[i] = (any & 0x7f) == 0x7f ? 0xb8 : round % 2 && (any & 0x7f) < 8 ? 0x38 : any;
     }
     for (int t = 0; t < LF_KV_BLOCK_TOKENS; t++)
         page[n + t] = (uint8_t)(27 + (round * LF_KV_BLOCK_TOKENS + t * 7) % (246 - 27 + 1));
+    for (int t = round % 5; t < LF_KV_BLOCK_TOKENS; t += 5) {
+        struct lf_kv_view v = {.dtype = LF_E4M3, .order = LF_KV_LANES, .head_dim = head_dim};
+        page[n + t] = LF_KV_FP8_NAN;
+        for (int i = 0; i < head_dim; i++)
+            page[part == LF_KV_K ? lf_kv_k_index(&v, t, i) : lf_kv_v_index(&v, t, i)] = 0;
+    }
 }
 
 static void expect_expansion(lf_attn_expand_fn *expand, int head_dim, enum lf_kv_part part, const uint8_t *page)
@@ -55,9 +63,10 @@ static void every_expansion_has_the_bits_of_the_reference(void **state)
     for (int head_dim = LF_HEAD_DIM_STEP; head_dim <= LF_HEAD_DIM; head_dim += LF_HEAD_DIM_STEP) {
         uint8_t *page = aligned(lf_kv_page_bytes_of(LF_E4M3, head_dim));
         for (int round = 0; round < 4; round++) {
-            fill_page(page, head_dim, round);
-            expect_expansion(expand, head_dim, LF_KV_K, page);
-            expect_expansion(expand, head_dim, LF_KV_V, page);
+            for (int part = LF_KV_K; part <= LF_KV_V; part++) {
+                fill_page(page, head_dim, (enum lf_kv_part)part, round);
+                expect_expansion(expand, head_dim, (enum lf_kv_part)part, page);
+            }
         }
         free(page);
     }
@@ -110,6 +119,31 @@ static void attention_over_codes_has_the_bits_of_attention_over_their_numbers(vo
     }
 }
 
+/* Rows before it may be NaN too, where a kernel multiplies it by the weight of 0 that it has for them. */
+static void a_value_with_an_infinite_element_makes_nan_of_the_rows_that_see_it(void **state)
+{
+    struct lf_device *dev = *state;
+    struct attn_case c = {.head_dim = 64,
+                          .n_heads = 2,
+                          .n_kv_heads = 1,
+                          .dtype = LF_E4M3,
+                          .n_seqs = 2,
+                          .n_rows = {100, 70},
+                          .kv_len = {300, 170},
+                          .nan_value = 250,
+                          .seed = 700};
+    struct attn_data d;
+    attn_data_init(&d, dev, &c);
+    for (int isa = LF_ISA_C; isa <= (int)lf_device_info(dev)->isa; isa++) {
+        attn_data_run(&d, (enum lf_isa)isa);
+        for (int i = 0; i < c.head_dim; i++) {
+            for (int row = c.nan_value - 200; row < 100; row++) assert_true(isnan(attn_out_row(&d, 0, row, 1)[i]));
+            for (int row = 0; row < 70; row++) assert_true(isfinite(attn_out_row(&d, 1, row, 1)[i]));
+        }
+    }
+    attn_data_deinit(&d);
+}
+
 static int open_device(void **state)
 {
     *state = attn_test_device(2);
@@ -127,6 +161,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_expansion_has_the_bits_of_the_reference),
         cmocka_unit_test(attention_over_codes_has_the_bits_of_attention_over_their_numbers),
+        cmocka_unit_test(a_value_with_an_infinite_element_makes_nan_of_the_rows_that_see_it),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }
