@@ -118,11 +118,11 @@ static uint64_t gcd(uint64_t a, uint64_t b)
     return a;
 }
 
-/* The least that every page divides. LF_LIMIT where blocks would have to be absurd: head sizes without much in common.
- */
-static enum lf_status find_page(struct cut *cut, enum lf_dtype dtype, struct lf_err *err)
+/* The least that every page divides, and the alignment of states, which follow the blocks. LF_LIMIT where blocks would
+ * have to be absurd: head sizes without much in common. */
+static enum lf_status find_page(struct cut *cut, bool has_states, enum lf_dtype dtype, struct lf_err *err)
 {
-    cut->page_bytes = 1;
+    cut->page_bytes = has_states ? STATE_ALIGN_BYTES : 1;
     for (int c = 0; c < cut->n_classes; c++) {
         uint64_t page = page_bytes(&cut->classes[c].of, dtype);
         uint64_t factor = page / gcd(page, cut->page_bytes);
@@ -269,7 +269,7 @@ enum lf_status lf_kv_layout_make(struct lf_kv_layout *out, const struct lf_kv_la
     LF_TRY(find_classes(&cut, specs, n_layers, false, err));
     LF_TRY(find_classes(&cut, specs, n_layers, true, err));
     LF_TRY(find_states(&layout.states, specs, n_layers, err));
-    LF_TRY(find_page(&cut, dtype, err));
+    LF_TRY(find_page(&cut, layout.states.n_layers > 0, dtype, err));
     double least = search(&best, &cut, dtype, 0);
     /* A block of all layers of the largest class has room for every class in a group of its own. */
     LF_ASSERT(least > 0);

@@ -56,12 +56,12 @@ static inline size_t lf_kv_page_elems(const struct lf_kv_view *v)
 {
     return (size_t)LF_KV_BLOCK_TOKENS * (size_t)v->head_dim;
 }
-/* Of a page of 64 tokens, its scales too. Those of fp8 have 64 bytes for every started 256 channels, of which the first
- * 64 are used: so a page of 512 channels is two of 256, and layers of both share blocks without a gap (kv_layout.h). A
+/* Of a page of 64 tokens, its scales too. Those of fp8 have 64 bytes for every started 128 channels, of which the first
+ * 64 are used: so a page of 256 channels is two of 128, and layers of both share blocks without a gap (kv_layout.h). A
  * multiple of 64, for any even head_dim. */
 static inline size_t lf_kv_page_bytes_of(enum lf_dtype dtype, int head_dim)
 {
-    size_t channels = (size_t)head_dim, scales = dtype == LF_E4M3 ? (channels + 255) / 256 : 0;
+    size_t channels = (size_t)head_dim, scales = dtype == LF_E4M3 ? (channels + 127) / 128 : 0;
     return LF_KV_BLOCK_TOKENS * (channels * lf_dtype_bytes(dtype) + scales);
 }
 static inline size_t lf_kv_page_bytes(const struct lf_kv_view *v)

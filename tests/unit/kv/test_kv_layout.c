@@ -33,11 +33,12 @@ static void check(const struct lf_kv_layout *l, enum lf_dtype dtype)
     assert_in_range(l->n_groups, 1, LF_KV_GROUPS_N);
     for (int g = 0; g < l->n_groups; g++) {
         const struct lf_kv_group *group = &l->groups[g];
-        uint64_t scales = dtype != LF_E4M3 ? 0 : group->head_dim > 256 ? 2 : 1;
+        uint64_t scales = dtype == LF_E4M3 ? ((uint64_t)group->head_dim + 127) / 128 : 0;
         uint64_t page = LF_KV_BLOCK_TOKENS * ((uint64_t)group->head_dim * lf_dtype_bytes(dtype) + scales);
         uint64_t used = (uint64_t)group->n_layers * 2 * (uint64_t)group->n_kv_heads * page;
         assert_true(group->n_layers > 0 && used <= l->block_bytes);
         assert_int_equal(l->block_bytes % page, 0);
+        if (l->states.n_layers > 0) assert_int_equal(l->block_bytes % 256, 0);
         assert_int_equal(lf_kv_layout_waste(l, g, dtype), l->block_bytes - used);
         assert_true(g == 0 || group->window == 0 || l->groups[g - 1].window >= 0);
         assert_false(g > 0 && group->window == 0 && l->groups[g - 1].window > 0); /* full ones first */
@@ -125,24 +126,52 @@ static void published_models_are_cut_as_by_hand(void **state)
     expect(make(64, 3, 4, 4096, 8, 128), 4, 1, 16, 16, false);           /* OLMo 3 32B: 16 and 48 */
 }
 
+/* Of n layers every fourth is attention, the others have a state: as Qwen3-Next. */
+static void with_states(int n, uint64_t state_bytes, int n_kv_heads, int head_dim)
+{
+    for (int i = 0; i < n; i++) {
+        specs[i] = (struct lf_kv_layer_spec){.state_bytes = state_bytes, .alias_of = -1};
+        if (i % 4 == 3)
+            specs[i] = (struct lf_kv_layer_spec){.n_kv_heads = n_kv_heads, .head_dim = head_dim, .alias_of = -1};
+    }
+}
+
 /* Two sizes of heads, of which one's page with its scales is twice the other's. */
 static void fp8_pages_of_two_head_dims_share_blocks_as_those_of_bf16_do(void **state)
 {
     (void)state;
-    struct lf_kv_layout of[2];
     static const enum lf_dtype types[] = {LF_BF16, LF_E4M3};
-    for (int i = 0; i < 30; i++)
-        specs[i] = (struct lf_kv_layer_spec){.window = i % 6 == 5 ? 0 : 1024,
-                                             .n_kv_heads = i % 6 == 5 ? 2 : 8,
-                                             .head_dim = i % 6 == 5 ? 512 : 256,
-                                             .alias_of = -1};
-    for (int k = 0; k < 2; k++) assert_int_equal(lf_kv_layout_make(&of[k], specs, 30, types[k], NULL), LF_OK);
-    check(&of[1], LF_E4M3);
-    assert_int_equal(of[0].n_groups, of[1].n_groups);
-    assert_memory_equal(of[0].groups, of[1].groups, sizeof(of[0].groups));
-    assert_memory_equal(of[0].places, of[1].places, 30 * sizeof(*of[0].places));
-    assert_int_equal(of[1].block_bytes, of[0].block_bytes / 2 / 256 * 257);
-    for (int k = 0; k < 2; k++) lf_kv_layout_deinit(&of[k]);
+    for (int head_dim = 128; head_dim <= 256; head_dim *= 2) {
+        struct lf_kv_layout of[2];
+        for (int i = 0; i < 30; i++)
+            specs[i] = (struct lf_kv_layer_spec){.window = i % 6 == 5 ? 0 : 1024,
+                                                 .n_kv_heads = i % 6 == 5 ? 2 : 8,
+                                                 .head_dim = i % 6 == 5 ? 2 * head_dim : head_dim,
+                                                 .alias_of = -1};
+        for (int k = 0; k < 2; k++) assert_int_equal(lf_kv_layout_make(&of[k], specs, 30, types[k], NULL), LF_OK);
+        check(&of[1], LF_E4M3);
+        assert_int_equal(of[0].n_groups, of[1].n_groups);
+        assert_memory_equal(of[0].groups, of[1].groups, sizeof(of[0].groups));
+        assert_memory_equal(of[0].places, of[1].places, 30 * sizeof(*of[0].places));
+        assert_int_equal(of[1].block_bytes, of[0].block_bytes / 2 / 128 * 129);
+        for (int k = 0; k < 2; k++) lf_kv_layout_deinit(&of[k]);
+    }
+}
+
+/* Pages of fp8 are multiples of 64 bytes, states of 256. */
+static void states_behind_blocks_of_fp8_are_aligned(void **state)
+{
+    (void)state;
+    static const int dims[] = {16, 48, 64, 80, 96, 112, 128, 160, 192, 256, 272};
+    for (size_t d = 0; d < LF_N_ELEMS(dims); d++) {
+        for (int n_kv_heads = 1; n_kv_heads <= 3; n_kv_heads++) {
+            struct lf_kv_layout l;
+            with_states(12, 3 * 256, n_kv_heads, dims[d]);
+            assert_int_equal(lf_kv_layout_make(&l, specs, 12, LF_E4M3, NULL), LF_OK);
+            check(&l, LF_E4M3);
+            lf_kv_layout_deinit(&l);
+        }
+    }
 }
 
 static void qwen2_with_windows_from_a_layer_on_is_cut_without_waste(void **state)
@@ -206,16 +235,6 @@ static void aliases_take_no_room_and_lie_where_their_source_does(void **state)
     assert_true(lf_kv_layout_same(&l, &l));
     lf_kv_layout_deinit(&l);
     lf_kv_layout_deinit(&plain);
-}
-
-/* Of n layers every fourth is attention, the others have a state: as Qwen3-Next. */
-static void with_states(int n, uint64_t state_bytes, int n_kv_heads, int head_dim)
-{
-    for (int i = 0; i < n; i++) {
-        specs[i] = (struct lf_kv_layer_spec){.state_bytes = state_bytes, .alias_of = -1};
-        if (i % 4 == 3)
-            specs[i] = (struct lf_kv_layer_spec){.n_kv_heads = n_kv_heads, .head_dim = head_dim, .alias_of = -1};
-    }
 }
 
 static void layers_with_states_are_in_no_group_and_make_slots_of_whole_blocks(void **state)
@@ -417,6 +436,7 @@ int main(void)
         cmocka_unit_test(layers_that_are_all_alike_are_one_group_of_exactly_their_bytes),
         cmocka_unit_test(published_models_are_cut_as_by_hand),
         cmocka_unit_test(fp8_pages_of_two_head_dims_share_blocks_as_those_of_bf16_do),
+        cmocka_unit_test(states_behind_blocks_of_fp8_are_aligned),
         cmocka_unit_test(qwen2_with_windows_from_a_layer_on_is_cut_without_waste),
         cmocka_unit_test(layers_of_different_shapes_share_blocks_that_hold_pages_of_both),
         cmocka_unit_test(aliases_take_no_room_and_lie_where_their_source_does),
