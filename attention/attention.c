@@ -28,10 +28,12 @@ static enum lf_status check_shape(const struct lf_attn_shape *s, struct lf_err *
     if (s->n_kv_heads < 1 || s->n_heads < s->n_kv_heads || s->n_heads % s->n_kv_heads != 0)
         return lf_fail(err, LF_INVALID, "attention: %d query heads are no multiple of %d KV heads", s->n_heads,
                        s->n_kv_heads);
-    if (s->max_tokens < 1 || s->max_seqs < 1 || s->max_kv_len < 1)
-        return lf_fail(err, LF_INVALID,
-                       "attention: room for %d tokens a step, %d sequences, %d keys; expected at least 1",
-                       s->max_tokens, s->max_seqs, s->max_kv_len);
+    if (s->max_tokens < 1 || s->max_seqs < 1 || s->max_kv_len < 1 || s->max_window < 0)
+        return lf_fail(
+            err, LF_INVALID,
+            "attention: room for %d tokens a step, %d sequences, %d keys, windows of %d; expected at least 1, "
+            "of windows 0",
+            s->max_tokens, s->max_seqs, s->max_kv_len, s->max_window);
     if (s->n_schedules < 1 || s->n_schedules > LF_ATTN_SCHEDULES_N || s->n_groups < 1)
         return lf_fail(err, LF_INVALID, "attention: %d schedules, %d cache groups; expected 1 to %d, at least 1",
                        s->n_schedules, s->n_groups, (int)LF_ATTN_SCHEDULES_N);
@@ -73,6 +75,7 @@ static void check_kind(const struct lf_attn *attn, int schedule_idx, struct lf_a
 {
     LF_ASSERT(schedule_idx >= 0 && schedule_idx < attn->shape.n_schedules);
     LF_ASSERT(kind.first_group >= 0 && kind.n_groups >= 1 && kind.n_groups <= attn->shape.n_groups);
+    LF_ASSERT(attn->shape.max_window == 0 || (kind.window > 0 && kind.window <= attn->shape.max_window));
 }
 
 void lf_attn_schedule(struct lf_attn *attn, int schedule_idx, const struct lf_kv_seq *seqs, int n_seqs,

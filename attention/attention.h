@@ -42,6 +42,7 @@ struct lf_attn_shape {
     int max_tokens;  /* of one step */
     int max_seqs;    /* of one step */
     int max_kv_len;  /* of one sequence */
+    int max_window;  /* the longest of the schedules' windows; 0: some may have none */
     int n_schedules; /* in force at the same time, 1 to LF_ATTN_SCHEDULES_N */
     int n_groups;    /* most cache groups that a schedule is for, at least 1 */
 };

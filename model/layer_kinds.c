@@ -79,6 +79,8 @@ static enum lf_status add_kind(struct lf_layer_kinds *kinds, int layer, int wind
     kind.attn.window = window;
     LF_TRY(add_shape(kinds, &kinds->layout.groups[group], &kind.shape_idx, err));
     struct lf_attn_shape_of_kinds *shape = &kinds->shapes[kind.shape_idx];
+    bool has_windows = window > 0 && (shape->n_schedules == 0 || shape->max_window > 0);
+    shape->max_window = has_windows ? LF_MAX(shape->max_window, window) : 0;
     kind.schedule_idx = shape->n_schedules++;
     shape->n_groups = LF_MAX(shape->n_groups, kind.attn.n_groups);
     kinds->of[kinds->n++] = kind;

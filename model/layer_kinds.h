@@ -25,7 +25,7 @@ struct lf_layer_kind {
 
 struct lf_attn_shape_of_kinds {
     int n_kv_heads, head_dim;
-    int n_schedules, n_groups; /* as in lf_attn_shape */
+    int n_schedules, n_groups, max_window; /* as in lf_attn_shape */
 };
 
 struct lf_layer_kinds {

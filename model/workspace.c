@@ -26,6 +26,7 @@ struct lf_attn_shape lf_workspace_attn_shape(const struct lf_layer_kinds *kinds,
                                   .max_tokens = limits->chunk,
                                   .max_seqs = limits->max_seqs,
                                   .max_kv_len = limits->ctx,
+                                  .max_window = shape->max_window,
                                   .n_schedules = shape->n_schedules,
                                   .n_groups = shape->n_groups};
 }

@@ -92,14 +92,13 @@ static enum lf_status check(const struct lf_attn_shape *shape, const struct lf_d
     if (!lf_attn_decode_mma_supports(shape->head_dim) && !lf_attn_wide_supports(shape->head_dim))
         return lf_fail(err, LF_UNSUPPORTED, "attention on a GPU: head_dim %d; expected a multiple of 8 from 8 to %d",
                        shape->head_dim, (int)LF_ATTN_CUDA_HEAD_DIM);
-    if (shape->kv_dtype == LF_E4M3 && (info->act_dtype != LF_BF16 || shape->head_dim % LF_ATTN_FP8_UNIT != 0))
+    if (shape->kv_dtype == LF_E4M3 && shape->head_dim % LF_ATTN_FP8_UNIT != 0)
         return lf_fail(
             err, LF_UNSUPPORTED,
-            "attention on a GPU: KV of type %s with activations of type %s and head_dim %d; expected %s and a "
-            "multiple of %d",
-            lf_dtype_name(LF_E4M3), lf_dtype_name(info->act_dtype), shape->head_dim, lf_dtype_name(LF_BF16),
-            (int)LF_ATTN_FP8_UNIT);
-    if (shape->kv_dtype != LF_E4M3 && shape->kv_dtype != info->act_dtype)
+            "attention on a GPU: a KV cache in %s of a model with head_dim %d; expected a multiple of %d, or "
+            "a cache in %s",
+            lf_dtype_name(LF_E4M3), shape->head_dim, (int)LF_ATTN_FP8_UNIT, lf_dtype_name(info->act_dtype));
+    if (shape->kv_dtype != info->act_dtype && !(shape->kv_dtype == LF_E4M3 && info->act_dtype == LF_BF16))
         return lf_fail(err, LF_UNSUPPORTED, "attention on a GPU: KV of type %s with activations of type %s",
                        lf_dtype_name(shape->kv_dtype), lf_dtype_name(info->act_dtype));
     if (group > LF_ATTN_PREFILL_ROWS)

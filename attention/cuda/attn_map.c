@@ -66,6 +66,15 @@ static int prefill_rows(int group)
     return LF_ATTN_PREFILL_ROWS / group * group;
 }
 
+/* Pages that a sequence's new tokens in prefill see, from the beginning of a split on (add_seq). */
+static int wave_pages(const struct lf_attn_shape *shape)
+{
+    int64_t n = shape->max_kv_len, seen = (int64_t)shape->max_window + shape->max_tokens + LF_ATTN_PREFILL_SPLIT_STEP;
+    if (!lf_attn_expands(shape)) return 0;
+    if (shape->max_window > 0) n = LF_MIN(n, seen);
+    return div_up((int)n, LF_KV_BLOCK_TOKENS);
+}
+
 void lf_attn_map_caps(struct lf_attn_map_caps *out, const struct lf_attn_shape *shape, int n_sms)
 {
     int group = shape->n_heads / shape->n_kv_heads;
@@ -78,7 +87,7 @@ void lf_attn_map_caps(struct lf_attn_map_caps *out, const struct lf_attn_shape *
         .n_tables = shape->max_seqs * div_up(shape->max_kv_len, LF_KV_BLOCK_TOKENS),
         .n_prefill = prefill_tiles * shape->n_kv_heads + split_tasks,
         .n_partial_rows = split_tasks * LF_ATTN_PREFILL_ROWS,
-        .n_wave_pages = lf_attn_expands(shape) ? div_up(shape->max_kv_len, LF_KV_BLOCK_TOKENS) : 0,
+        .n_wave_pages = wave_pages(shape),
     };
     out->n_decode = decode_tiles * shape->n_kv_heads + out->n_partial_rows;
     out->n_combine = decode_tiles * shape->n_kv_heads + split_tasks;

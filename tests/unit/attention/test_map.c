@@ -17,7 +17,7 @@ struct fixture {
     int n_seqs, n_rows;
 };
 
-static void fixture_init(struct fixture *f, int n_heads, int n_kv_heads, enum lf_dtype kv_dtype)
+static void fixture_init_windows(struct fixture *f, int n_heads, int n_kv_heads, enum lf_dtype kv_dtype, int max_window)
 {
     memset(f, 0, sizeof *f);
     f->shape = (struct lf_attn_shape){.n_heads = n_heads,
@@ -27,9 +27,15 @@ static void fixture_init(struct fixture *f, int n_heads, int n_kv_heads, enum lf
                                       .max_tokens = MAX_ROWS,
                                       .max_seqs = MAX_SEQS,
                                       .max_kv_len = MAX_LEN,
+                                      .max_window = max_window,
                                       .n_schedules = 1,
                                       .n_groups = 1};
     assert_int_equal(lf_attn_map_init(&f->map, &f->shape, SMS, NULL), LF_OK);
+}
+
+static void fixture_init(struct fixture *f, int n_heads, int n_kv_heads, enum lf_dtype kv_dtype)
+{
+    fixture_init_windows(f, n_heads, n_kv_heads, kv_dtype, 0);
 }
 
 static void add(struct fixture *f, int n_rows, int kv_len, bool decode)
@@ -271,6 +277,28 @@ static void random_steps_are_covered_exactly(void **state)
     }
 }
 
+/* Where all layers have windows there is room for what a chunk sees of its longest one, at any offset in a split. */
+static void room_for_expanded_pages_is_that_of_windows(void **state)
+{
+    (void)state;
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    uint64_t seed = 9;
+    fixture_init_windows(f, 16, 8, LF_E4M3, 1024);
+    assert_int_equal(f->map.caps.n_wave_pages, (1024 + MAX_ROWS + 1024) / LF_KV_BLOCK_TOKENS);
+    for (int round = 0; round < 200; round++) {
+        int n_rows = round % 2 ? MAX_ROWS : between(&seed, 1, MAX_ROWS);
+        add(f, n_rows, between(&seed, n_rows, MAX_LEN), false);
+        check(f, round % 3 == 0 ? between(&seed, 1, 1024) : 1024);
+    }
+    lf_attn_map_deinit(&f->map);
+
+    fixture_init_windows(f, 16, 8, LF_E4M3, INT32_MAX);
+    assert_int_equal(f->map.caps.n_wave_pages, (MAX_LEN + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS);
+    lf_attn_map_deinit(&f->map);
+    free(f);
+}
+
 static void an_empty_step_has_no_tasks(void **state)
 {
     (void)state;
@@ -507,6 +535,7 @@ static void long_contexts_of_many_heads_are_split_into_groups(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_steps_are_covered_exactly),
+                                       cmocka_unit_test(room_for_expanded_pages_is_that_of_windows),
                                        cmocka_unit_test(an_empty_step_has_no_tasks),
                                        cmocka_unit_test(few_long_tiles_are_split_and_many_are_not),
                                        cmocka_unit_test(tiles_without_room_for_partial_rows_come_whole_and_first),
