@@ -133,10 +133,10 @@ static void propose(struct lf_sched_step *step, struct lf_sched_item *item, int 
  * known. */
 static double gain_ns(const struct lf_sched *s, struct lf_sched_seq *seq, int n, double ns)
 {
+    if (!seq->speculation) return 0;
     double each_ns = proposal_ns(s, seq->n_done);
     int room = proposal_room(s, seq, step_room(s, n, n));
     if (n > 1) room = (int)LF_MIN(room, ns * PROPOSAL_SHARE / each_ns);
-    if (!seq->speculation) return 0;
     return lf_speculation_gain(seq->speculation, seq->ids, seq->n_ids - seq->n_placeholders, room, each_ns * n / ns,
                                n > 1) *
            ns / n;
