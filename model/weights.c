@@ -352,13 +352,21 @@ uint64_t lf_weight_layout_bytes(const struct lf_weight_layout *layout)
     return layout->bytes;
 }
 
+/* Whatever type their scales are exactly numbers of: that is of a matrix's values. */
+static bool are_alike(const struct lf_format *a, const struct lf_format *b)
+{
+    struct lf_format c = *b;
+    c.scales = a->scales;
+    return lf_format_equal(a, &c);
+}
+
 /* Elements of matrices of layers that have the format. */
 static uint64_t count_elements(const struct lf_weight_layout *l, const struct lf_format *format)
 {
     uint64_t n = 0;
     for (int i = 0; i < l->program->n_slots; i++) {
         const struct lf_slot *slot = &l->program->slots[i];
-        if (slot->is_vector || slot->layer < 0 || !lf_format_equal(&l->targets[i].format, format)) continue;
+        if (slot->is_vector || slot->layer < 0 || !are_alike(&l->targets[i].format, format)) continue;
         n += (uint64_t)slot->n_out * (uint64_t)slot->n_in * (uint64_t)LF_MAX(slot->n_experts, 1);
     }
     return n;
@@ -370,7 +378,7 @@ struct lf_format lf_weight_layout_format(const struct lf_weight_layout *l)
     uint64_t most = count_elements(l, &best);
     for (int i = 0; i < l->program->n_slots; i++) {
         const struct lf_format *format = &l->targets[i].format;
-        if (lf_format_equal(format, &best)) continue;
+        if (are_alike(format, &best)) continue;
         uint64_t n = count_elements(l, format);
         if (n > most) best = *format;
         most = LF_MAX(most, n);

@@ -32,7 +32,8 @@ LF_MUST_CHECK enum lf_status lf_weight_layout_make(struct lf_weight_layout **out
                                                    enum lf_code quantize, struct lf_device *dev, struct lf_err *err);
 void lf_weight_layout_free(struct lf_weight_layout *layout); /* accepts NULL */
 uint64_t lf_weight_layout_bytes(const struct lf_weight_layout *layout);
-/* The format of the layers' matrices; where they have several, that of most elements. */
+/* The format of the layers' matrices; where they have several, that of most elements. Those that differ in the type of
+ * their scales alone count as one, which is the first of them. */
 struct lf_format lf_weight_layout_format(const struct lf_weight_layout *layout);
 /* out [n_tensors of the set]: of which tensors every part is quantized where it is loaded. */
 void lf_weight_layout_quantized(const struct lf_weight_layout *layout, bool *out);
