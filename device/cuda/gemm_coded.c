@@ -8,12 +8,14 @@
 #include "device/cuda/gemm_coded.h"
 
 #include "core/check.h"
+#include "core/limits.h"
 #include "device/cuda/coded_order.h"
 #include "device/cuda/cuda_impl.h"
 #include "device/cuda/gemm_cublaslt.h"
 #include "device/cuda/gemm_fp8.h"
 
 enum { SLICED_TOKENS = 64, STRIP_BYTES = 64 << 20, STRIP_ROWS = 256 /* a strip's are a multiple of it */ };
+_Static_assert(STRIP_BYTES / 2 / LF_HIDDEN_N >= LF_CODED_RUN, "a strip of the longest rows has a run");
 
 uint64_t lf_cuda_gemm_coded_scratch(int max_tokens, int max_n_in)
 {
@@ -41,7 +43,7 @@ static int strip_rows(const struct lf_weight *w)
 {
     int n = STRIP_BYTES / 2 / w->n_in;
     n -= n % (n < STRIP_ROWS ? (int)LF_CODED_RUN : (int)STRIP_ROWS); /* rows so long that 256 do not fit: whole runs */
-    LF_ASSERT(n > 0);
+    LF_ASSERT(n > 0 && w->n_in <= LF_HIDDEN_N);
     return LF_MIN(n, w->n_out);
 }
 
