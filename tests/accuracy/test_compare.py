@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """compare.py on the demo model, its short form: what is equal costs nothing, what is worse costs more, a divergence is what
 the definition says, and a file of other texts is refused."""
+import argparse
 import csv
 import json
 import math
@@ -14,6 +15,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import needle_gate  # noqa: E402
 import tasks  # noqa: E402
 
 DRIVER, LONGFLASH = os.environ["LF_ACCURACY_DRIVER"], os.environ["LF_LONGFLASH"]
@@ -192,6 +194,33 @@ class Accuracy(unittest.TestCase):
             self.assertEqual(question.is_right(answer), is_right, answer)
         self.assertTrue(tasks.Question("absent", "?").is_right("The document does not say."))
         self.assertFalse(tasks.Question("absent", "?").is_right("It is 482."))
+
+
+class Gate(unittest.TestCase):
+    def test_a_grid_has_every_question_for_each_cache_and_only_bf16_costs_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "grid.csv")
+            run = subprocess.run([sys.executable, os.path.join(HERE, "needle_gate.py"), "--both", "--device cpu", "--lengths",
+                                  "1K:1", "--csv", path], capture_output=True, text=True)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            with open(path, newline="", encoding="utf-8") as f:
+                rows = list(csv.DictReader(f))
+        n_asked = len(tasks.document(1024, 1, 3.5)[1])
+        kl = {}
+        for cache in ("bf16", "fp8", "e4m3, scale 1"):
+            mine = [r for r in rows if r["cache"] == cache]
+            self.assertEqual(sum(int(r["questions"]) for r in mine), n_asked)
+            kl[cache] = sum(float(r["kl_mean"]) for r in mine)
+        self.assertEqual(kl["bf16"], 0)
+        self.assertTrue(0 < kl["fp8"] != kl["e4m3, scale 1"] > 0, kl)
+
+    def test_one_point_of_a_hundred_at_one_length_may_be_lost_and_no_more(self):
+        def rows(right):
+            return [{"length": n, "kind": "needle", "depth": 0.5, "cache": cache, "questions": 100, "positions": 1, "kl_mean": 0,
+                     "right": right if (n, cache) == ("4K", "fp8") else 90} for n in ("1K", "4K") for cache in ("bf16", "fp8")]
+        args = argparse.Namespace(points=1)
+        self.assertEqual(list(needle_gate.judge(args, rows(91))) + list(needle_gate.judge(args, rows(89))), [])
+        self.assertEqual([line[:2] for line in needle_gate.judge(args, rows(88))], ["4K"])
 
 
 if __name__ == "__main__":
