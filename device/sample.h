@@ -7,6 +7,7 @@
 #ifndef LF_DEVICE_SAMPLE_H
 #define LF_DEVICE_SAMPLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "core/limits.h"
@@ -27,9 +28,11 @@ struct lf_sample_row {
     float temperature, top_p, min_p;
     float repetition_penalty, presence_penalty, frequency_penalty;
     int32_t top_k;
-    int32_t n_logprobs;         /* -1: none; the record's logprob and top list are then not set */
-    int32_t slot;               /* of the request's token counts; -1: no penalties, and the token is not counted */
-    int32_t bias_first, n_bias; /* n_bias up to LF_LOGIT_BIAS_N */
+    int32_t n_logprobs;           /* -1: none; the record's logprob and top list are then not set */
+    int32_t slot;                 /* of the request's token counts; -1: no penalties, and the token is not counted */
+    int32_t ahead_first, n_ahead; /* ids that count as drawn beside the slot's counts: what is tried before this row */
+    int32_t is_tried;             /* not 0: the token is not counted; of a slot that has several rows in all of them */
+    int32_t bias_first, n_bias;   /* n_bias up to LF_LOGIT_BIAS_N */
     int32_t banned_first, n_banned;
     int32_t mask;  /* row of masks: what may be drawn; -1: all */
     int32_t given; /* an id whose log-probability is wanted, nothing is drawn then; -1: none */
@@ -52,19 +55,20 @@ struct lf_sample_params {
     int n_vocab;                      /* up to LF_VOCAB_N */
     const struct lf_sample_row *rows; /* [n_rows] */
     const struct lf_logit_bias *bias; /* rows name their ranges */
-    const int32_t *banned;
+    const int32_t *banned, *ahead;
     const uint32_t *masks;  /* [any, words of n_vocab bits]: id i is bit i % 32 of word i / 32 of a row's mask */
     uint32_t *counts;       /* [slots, n_vocab]: bit 31 in the prompt, below it how often in the output */
     int32_t *ids_out;       /* [n_rows]: for the next step's embed; 0 for LF_SAMPLED_NONE */
     struct lf_sampled *out; /* [n_rows] */
 };
 
-/* Makes a slot's counts those of a prompt and of the output so far. */
+/* Makes a slot's counts those of a prompt and of the output so far; adds: counts these beside what it has. */
 struct lf_sample_counts_params {
     uint32_t *counts; /* [n_vocab] of the slot */
     int n_vocab;
     const int32_t *prompt, *output; /* device; ids outside of the vocabulary are passed over */
     int n_prompt, n_output;
+    bool adds;
 };
 
 #endif

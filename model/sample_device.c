@@ -1,5 +1,6 @@
 #include "model/sample_device.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "core/check.h"
@@ -20,6 +21,7 @@ void lf_sample_layout(struct lf_sample_layout *out, int max_out, int n_slots, in
     out->rows = reserve(&at, n * sizeof(struct lf_sample_row));
     out->bias = reserve(&at, n * LF_LOGIT_BIAS_N * sizeof(struct lf_logit_bias));
     out->banned = reserve(&at, n * BANNED_N * sizeof(int32_t));
+    out->ahead = reserve(&at, n * sizeof(int32_t));
     out->masks = reserve(&at, n * (uint64_t)lf_batch_mask_words(n_vocab) * sizeof(uint32_t));
     out->prompt = reserve(&at, (uint64_t)ctx * sizeof(int32_t));
     out->counts = reserve(&at, (uint64_t)n_slots * (uint64_t)n_vocab * sizeof(uint32_t));
@@ -40,13 +42,17 @@ enum lf_status lf_sample_device_init(struct lf_sample_device *s, struct lf_devic
     s->rows = calloc(n, sizeof(*s->rows));
     s->bias = calloc(n * LF_LOGIT_BIAS_N, sizeof(*s->bias));
     s->banned = calloc(n * BANNED_N, sizeof(*s->banned));
-    if (s->rows && s->bias && s->banned) return LF_OK;
+    s->ahead = calloc(n, sizeof(*s->ahead));
+    s->n_counted = calloc((size_t)n_slots, sizeof(*s->n_counted));
+    if (s->rows && s->bias && s->banned && s->ahead && s->n_counted) return LF_OK;
     lf_sample_device_deinit(s);
     return lf_fail(err, LF_NO_MEMORY, "no memory for the sampling of %d rows", max_out);
 }
 
 void lf_sample_device_deinit(struct lf_sample_device *s)
 {
+    free(s->n_counted);
+    free(s->ahead);
     free(s->banned);
     free(s->bias);
     free(s->rows);
@@ -66,6 +72,51 @@ static void begin_counts(const struct lf_sample_device *s, const struct lf_batch
     struct lf_sample_counts_params p = {
         .counts = counts_of(s, o->slot), .n_vocab = s->n_vocab, .prompt = prompt, .n_prompt = o->n_prompt};
     lf_device_ops(s->dev)->sample_counts(s->dev, &p);
+    s->n_counted[o->slot] = 0;
+}
+
+/* What has come of tokens that were tried. */
+static void count_missing(const struct lf_sample_device *s, const struct lf_batch_out *o)
+{
+    int32_t *ids = (int32_t *)(void *)(s->base + s->at.prompt);
+    int n = s->n_counted[o->slot], n_missing = o->n_output - n;
+    LF_ASSERT(n_missing >= 0);
+    if (n_missing == 0) return;
+    lf_upload(s->dev, ids, o->output + n, (size_t)n_missing * sizeof(*ids));
+    struct lf_sample_counts_params p = {
+        .counts = counts_of(s, o->slot), .n_vocab = s->n_vocab, .output = ids, .n_output = n_missing, .adds = true};
+    lf_device_ops(s->dev)->sample_counts(s->dev, &p);
+    s->n_counted[o->slot] = o->n_output;
+}
+
+/* Rows of the sequence that row i is the first one of. */
+static int n_rows_of(const struct lf_batch *b, int i)
+{
+    int n = 1;
+    while (i + n < b->n_out && b->outs[i + n].sampling && b->outs[i + n].slot == b->outs[i].slot) n++;
+    return n;
+}
+
+/* The counts of a sequence with penalties and n rows from row i on; what is tried goes behind the first *n_ahead. */
+static void count_rows(struct lf_sample_device *s, const struct lf_batch *b, int i, int n, int *n_ahead)
+{
+    const struct lf_batch_out *o = &b->outs[i];
+    if (o->n_output == 0) begin_counts(s, o);
+    count_missing(s, o);
+    if (n == 1) s->n_counted[o->slot]++;
+    for (int k = 0; k < n && n > 1; k++) {
+        s->rows[i + k].is_tried = 1;
+        s->rows[i + k].ahead_first = *n_ahead;
+        s->rows[i + k].n_ahead = k;
+    }
+    for (int k = 0; k < n - 1; k++) s->ahead[*n_ahead + k] = o->output[o->n_output + k];
+    *n_ahead += n - 1;
+}
+
+static bool has_penalties(const struct lf_sampling *p)
+{
+    return p->repetition_penalty < 1.0f || p->repetition_penalty > 1.0f || fabsf(p->presence_penalty) > 0 ||
+           fabsf(p->frequency_penalty) > 0;
 }
 
 static struct lf_sample_row row_of_given(const struct lf_batch_out *o)
@@ -90,7 +141,7 @@ static struct lf_sample_row row_of_sample(const struct lf_batch_out *o)
                                   .frequency_penalty = p->frequency_penalty,
                                   .top_k = p->top_k,
                                   .n_logprobs = p->n_logprobs,
-                                  .slot = lf_sampling_has_penalties(p) ? o->slot : -1,
+                                  .slot = has_penalties(p) ? o->slot : -1,
                                   .mask = -1,
                                   .given = -1,
                                   .seed = p->seed,
@@ -129,7 +180,7 @@ static void upload_masks(struct lf_sample_device *s, const struct lf_batch *batc
 
 void lf_sample_device_launch(struct lf_sample_device *s, const struct lf_batch *batch, float *logits)
 {
-    int n_bias = 0, n_banned = 0;
+    int n_bias = 0, n_banned = 0, n_ahead = 0;
     for (int i = 0; i < batch->n_out; i++) {
         const struct lf_batch_out *o = &batch->outs[i];
         struct lf_sample_row *row = &s->rows[i];
@@ -145,18 +196,23 @@ void lf_sample_device_launch(struct lf_sample_device *s, const struct lf_batch *
         row->banned_first = n_banned;
         row->n_banned = o->n_banned;
         for (int k = 0; k < row->n_banned; k++) s->banned[n_banned++] = o->banned[k];
-        if (row->slot >= 0 && o->n_output == 0) begin_counts(s, o);
+    }
+    for (int i = 0, n; i < batch->n_out; i += n) {
+        n = batch->outs[i].sampling ? n_rows_of(batch, i) : 1;
+        if (batch->outs[i].sampling && s->rows[i].slot >= 0) count_rows(s, batch, i, n, &n_ahead);
     }
     upload_masks(s, batch);
     upload(s, s->at.rows, s->rows, batch->n_out, sizeof(*s->rows));
     upload(s, s->at.bias, s->bias, n_bias, sizeof(*s->bias));
     upload(s, s->at.banned, s->banned, n_banned, sizeof(*s->banned));
+    upload(s, s->at.ahead, s->ahead, n_ahead, sizeof(*s->ahead));
     struct lf_sample_params p = {.logits = logits,
                                  .n_rows = batch->n_out,
                                  .n_vocab = s->n_vocab,
                                  .rows = (const void *)(s->base + s->at.rows),
                                  .bias = (const void *)(s->base + s->at.bias),
                                  .banned = (const void *)(s->base + s->at.banned),
+                                 .ahead = (const void *)(s->base + s->at.ahead),
                                  .masks = (const void *)(s->base + s->at.masks),
                                  .counts = counts_of(s, 0),
                                  .ids_out = (void *)(s->base + s->at.ids),

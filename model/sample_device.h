@@ -2,7 +2,9 @@
  *
  * Token counts for penalties stay on the device, [n_vocab] for each running sequence: they begin with its prompt
  * at its first sample, and the kernel counts what it draws. So a step can be launched before the host knows what the
- * one before it has drawn. */
+ * one before it has drawn. Of a sequence with several rows, of tokens that are tried (server/engine/speculation.h), it
+ * counts nothing: each row is given what is tried before it, and what came is counted when the sequence is sampled
+ * next, for by then the host knows. */
 #ifndef LF_MODEL_SAMPLE_DEVICE_H
 #define LF_MODEL_SAMPLE_DEVICE_H
 
@@ -12,7 +14,7 @@
 
 /* Where in the workspace its memory lies; bytes, from the beginning of its region. */
 struct lf_sample_layout {
-    uint64_t rows, bias, banned, masks, prompt, counts, ids, out, total;
+    uint64_t rows, bias, banned, ahead, masks, prompt, counts, ids, out, total;
 };
 void lf_sample_layout(struct lf_sample_layout *out, int max_out, int n_slots, int ctx, int n_vocab);
 
@@ -24,7 +26,8 @@ struct lf_sample_device {
     /* host, [max_out], and as much for each of them as a request may have */
     struct lf_sample_row *rows;
     struct lf_logit_bias *bias;
-    int32_t *banned;
+    int32_t *banned, *ahead;
+    int *n_counted; /* [n_slots] tokens of the output that are in the counts, or will be with the steps launched */
 };
 LF_MUST_CHECK enum lf_status lf_sample_device_init(struct lf_sample_device *s, struct lf_device *dev, char *base,
                                                    int max_out, int n_slots, int ctx, int n_vocab, struct lf_err *err);

@@ -51,12 +51,6 @@ struct candidates {
 
 #define COUNT_IN_PROMPT 0x80000000u
 
-bool lf_sampling_has_penalties(const struct lf_sampling *p)
-{
-    return p->repetition_penalty < 1.0f || p->repetition_penalty > 1.0f || fabsf(p->presence_penalty) > 0 ||
-           fabsf(p->frequency_penalty) > 0;
-}
-
 size_t lf_sampler_scratch_bytes(int n_vocab)
 {
     return (size_t)n_vocab * (sizeof(uint32_t) + sizeof(float));

@@ -29,9 +29,6 @@ struct lf_sampling {
     int n_logprobs; /* -1: none, 0: of the chosen token, k: and of the k most likely */
 };
 
-/* Whether the tokens before it, beside the position, decide what is drawn. */
-bool lf_sampling_has_penalties(const struct lf_sampling *p);
-
 /* What holds where a request says nothing: the model's own (generation_config.h), or these that change nothing. */
 struct lf_sampling_defaults {
     double temperature, top_p, min_p, repetition_penalty;

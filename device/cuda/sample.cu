@@ -64,17 +64,30 @@ LF_GPU_FN void apply_bias_and_bans(const row_work &r, const lf_sample_row &row, 
 
 struct penalties {
     const uint32_t *counts; /* of tokens, of the row's slot; NULL: none */
+    const int32_t *ahead;   /* [n_ahead] */
+    int n_ahead;
     float repetition, presence, frequency;
     bool repeats;
 };
 
 LF_GPU_FN penalties penalties_of(const lf_sample_row &row, const lf_sample_params &p)
 {
-    penalties pen = {nullptr, row.repetition_penalty, row.presence_penalty, row.frequency_penalty, false};
+    penalties pen = {nullptr, nullptr, 0, row.repetition_penalty, row.presence_penalty, row.frequency_penalty, false};
     pen.repeats = pen.repetition < 1.0f || pen.repetition > 1.0f;
     bool subtracts = fabsf(pen.presence) > 0.0f || fabsf(pen.frequency) > 0.0f;
-    if (row.slot >= 0 && (pen.repeats || subtracts)) pen.counts = p.counts + (size_t)row.slot * p.n_vocab;
+    if (row.slot < 0 || !(pen.repeats || subtracts)) return pen;
+    pen.counts = p.counts + (size_t)row.slot * p.n_vocab;
+    pen.ahead = p.ahead + row.ahead_first;
+    pen.n_ahead = row.n_ahead;
     return pen;
+}
+
+LF_GPU_FN uint32_t count_of(const penalties &pen, int id)
+{
+    if (!pen.counts) return 0;
+    uint32_t count = pen.counts[id];
+    for (int i = 0; i < pen.n_ahead; i++) count += pen.ahead[i] == id;
+    return count;
 }
 
 LF_GPU_FN float penalized(float logit, uint32_t count, const penalties &pen)
@@ -101,7 +114,7 @@ LF_GPU_FN uint64_t prepare(row_work &r, const penalties &pen, const uint32_t *ma
     float low = INFINITY;
     visit_part(r, r.logits + r.base, [&](int id, float raw) {
         float x = sane(raw);
-        uint32_t count = pen.counts ? pen.counts[id] : 0;
+        uint32_t count = count_of(pen, id);
         if (count != 0) x = penalized(x, count, pen);
         if (mask && !(mask[id / 32] >> id % 32 & 1)) x = -INFINITY;
         r.values[id - r.base] = x;
@@ -583,7 +596,7 @@ LF_GPU_FN void sample_row(row_work &r, const lf_sample_row &row, const lf_sample
     p.ids_out[row_idx] = d.id;
     p.out[row_idx].id = d.id;
     if (row.n_logprobs >= 0) p.out[row_idx].logprob = floored((double)d.logit - lse);
-    if (row.slot >= 0) p.counts[(size_t)row.slot * p.n_vocab + d.id]++;
+    if (row.slot >= 0 && row.is_tried == 0) p.counts[(size_t)row.slot * p.n_vocab + d.id]++;
 }
 
 /* Ids of a warp's segment. */
@@ -667,6 +680,6 @@ static launch_shape counts_shape(int n)
 int lf_cuda_sample_counts(const struct lf_sample_counts_params *p, struct lf_cuda_launch how)
 {
     int n = p->n_prompt > p->n_output ? p->n_prompt : p->n_output;
-    int rc = queue_kernel(clear_counts, counts_shape(p->n_vocab), how, *p);
+    int rc = p->adds ? 0 : queue_kernel(clear_counts, counts_shape(p->n_vocab), how, *p);
     return rc != 0 || n == 0 ? rc : queue_kernel(set_counts, counts_shape(n), how, *p);
 }

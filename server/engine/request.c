@@ -81,13 +81,11 @@ static enum lf_status make_allowed(struct lf_request *req, uint32_t *mask, int n
     return LF_OK;
 }
 
-/* Whether anything is ever proposed for such a request. A device that samples by itself counts what it draws for
- * penalties, and each row of a step by what the step began with: it cannot take a draw back. */
-static bool may_speculate(const struct lf_gen_params *p, const struct lf_engine_backend *backend,
-                          const struct lf_mailbox *mailbox)
+/* Whether anything is ever proposed for such a request. */
+static bool may_speculate(const struct lf_gen_params *p, const struct lf_mailbox *mailbox)
 {
     return p->speculate != LF_SPECULATION_OFF && p->max_tokens > 1 && !p->grammar && p->n_bad_words == 0 &&
-           !(backend->n_async_steps > 0 && lf_sampling_has_penalties(&p->sampling)) && !mailbox->limits.has_states;
+           !mailbox->limits.has_states;
 }
 
 /* Tokens in front of the prompt, for the index of grams: the prompt's last ones and the prediction (speculation.h). */
@@ -234,7 +232,7 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
                                  const struct lf_engine_backend *backend, const struct lf_prefix_cache *prefix,
                                  struct lf_mailbox *mailbox, struct lf_err *err)
 {
-    bool speculates = may_speculate(p, backend, mailbox);
+    bool speculates = may_speculate(p, mailbox);
     enum lf_status status = create(out, p, backend, prefix, mailbox, speculates, err);
     return speculates && status == LF_NO_MEMORY ? create(out, p, backend, prefix, mailbox, false, err) : status;
 }

@@ -8,14 +8,23 @@
 
 #include "model/sampler.h"
 
-enum { ROWS = 64, HISTORY = 200, BANNED = 8, MOST_VOCAB = 262144, MASK_WORDS = MOST_VOCAB / 32, REPEATS = 200 };
+enum {
+    ROWS = 64,
+    HISTORY = 200,
+    BANNED = 8,
+    AHEAD = 15,
+    MOST_VOCAB = 262144,
+    MASK_WORDS = MOST_VOCAB / 32,
+    REPEATS = 200
+};
 
 /* One row as the host sees it. */
 struct request {
     struct lf_sampling params;
     int32_t prompt[HISTORY], output[HISTORY], banned[BANNED];
     int n_prompt, n_output, n_banned;
-    bool has_mask;
+    int n_ahead; /* the last ones of the output are not in the slot's counts, but tried before this row */
+    bool is_tried, has_mask;
     uint32_t mask[MASK_WORDS];
     uint64_t position;
 };
@@ -26,7 +35,8 @@ struct batch {
     float *logits; /* [ROWS, MOST_VOCAB] room */
     struct request *requests;
     struct lf_sampled *expected;
-    struct lf_buffer dev_logits, dev_rows, dev_bias, dev_banned, dev_counts, dev_ids, dev_out, dev_history, dev_masks;
+    struct lf_buffer dev_logits, dev_rows, dev_bias, dev_banned, dev_ahead, dev_counts, dev_ids, dev_out, dev_history,
+        dev_masks;
 };
 
 static struct batch batch;
@@ -50,6 +60,7 @@ static int make_batch(void **state)
     batch.dev_rows = alloc(ROWS * sizeof(struct lf_sample_row));
     batch.dev_bias = alloc(ROWS * LF_LOGIT_BIAS_N * sizeof(struct lf_logit_bias));
     batch.dev_banned = alloc(ROWS * BANNED * sizeof(int32_t));
+    batch.dev_ahead = alloc(ROWS * AHEAD * sizeof(int32_t));
     batch.dev_masks = alloc((size_t)ROWS * MASK_WORDS * sizeof(uint32_t));
     batch.dev_ids = alloc(ROWS * sizeof(int32_t));
     batch.dev_out = alloc(ROWS * sizeof(struct lf_sampled));
@@ -60,9 +71,9 @@ static int make_batch(void **state)
 static int free_batch(void **state)
 {
     (void)state;
-    struct lf_buffer *all[] = {&batch.dev_logits, &batch.dev_rows,    &batch.dev_bias,
-                               &batch.dev_banned, &batch.dev_counts,  &batch.dev_ids,
-                               &batch.dev_out,    &batch.dev_history, &batch.dev_masks};
+    struct lf_buffer *all[] = {&batch.dev_logits, &batch.dev_rows, &batch.dev_bias, &batch.dev_banned,
+                               &batch.dev_counts, &batch.dev_ids,  &batch.dev_out,  &batch.dev_history,
+                               &batch.dev_masks,  &batch.dev_ahead};
     for (size_t i = 0; i < LF_N_ELEMS(all); i++) lf_buffer_free(gpu, all[i]);
     free(batch.logits);
     free(batch.requests);
@@ -150,6 +161,8 @@ static void random_request(uint64_t *seed, struct request *r, int n_vocab)
     random_mask(seed, r, n_vocab);
     random_history(seed, r->prompt, &r->n_prompt, n_vocab);
     random_history(seed, r->output, &r->n_output, n_vocab);
+    r->is_tried = fixture_between(seed, 0, 2) == 0;
+    if (fixture_between(seed, 0, 2) == 0) r->n_ahead = fixture_between(seed, 0, LF_MIN(AHEAD, r->n_output));
     r->params.seed = (uint64_t)fixture_random(seed) << 33 | fixture_random(seed);
     r->position = (uint64_t)fixture_between(seed, 0, 1 << 20);
 }
@@ -174,6 +187,7 @@ static struct lf_sample_params device_params(void)
                                      .rows = batch.dev_rows.ptr,
                                      .bias = batch.dev_bias.ptr,
                                      .banned = batch.dev_banned.ptr,
+                                     .ahead = batch.dev_ahead.ptr,
                                      .masks = batch.dev_masks.ptr,
                                      .counts = batch.dev_counts.ptr,
                                      .ids_out = batch.dev_ids.ptr,
@@ -185,7 +199,7 @@ static void upload_rows(const int *order, int n)
 {
     static struct lf_sample_row rows[ROWS];
     static struct lf_logit_bias bias[ROWS * LF_LOGIT_BIAS_N];
-    static int32_t banned[ROWS * BANNED];
+    static int32_t banned[ROWS * BANNED], ahead[ROWS * AHEAD];
     int n_bias = 0, n_banned = 0;
     for (int i = 0; i < n; i++) {
         rows[i] = (struct lf_sample_row){.position = LF_SAMPLE_INACTIVE};
@@ -200,6 +214,9 @@ static void upload_rows(const int *order, int n)
                                          .top_k = r->params.top_k,
                                          .n_logprobs = r->params.n_logprobs,
                                          .slot = order[i],
+                                         .ahead_first = i * AHEAD,
+                                         .n_ahead = r->n_ahead,
+                                         .is_tried = r->is_tried,
                                          .given = -1,
                                          .bias_first = n_bias,
                                          .n_bias = r->params.n_bias,
@@ -210,6 +227,7 @@ static void upload_rows(const int *order, int n)
                                          .position = r->position};
         for (int k = 0; k < r->params.n_bias; k++)
             bias[n_bias++] = (struct lf_logit_bias){r->params.bias[k].id, r->params.bias[k].bias};
+        for (int k = 0; k < r->n_ahead; k++) ahead[i * AHEAD + k] = r->output[r->n_output - r->n_ahead + k];
         for (int k = 0; k < r->n_banned; k++) banned[n_banned++] = r->banned[k];
         lf_upload(gpu, (float *)batch.dev_logits.ptr + (size_t)i * (size_t)batch.n_vocab,
                   batch.logits + (size_t)order[i] * (size_t)batch.n_vocab, (size_t)batch.n_vocab * sizeof(float));
@@ -222,6 +240,7 @@ static void upload_rows(const int *order, int n)
     lf_upload(gpu, batch.dev_rows.ptr, rows, sizeof rows);
     lf_upload(gpu, batch.dev_bias.ptr, bias, sizeof bias);
     lf_upload(gpu, batch.dev_banned.ptr, banned, sizeof banned);
+    lf_upload(gpu, batch.dev_ahead.ptr, ahead, sizeof ahead);
 }
 
 static void upload_marks(void)
@@ -233,13 +252,19 @@ static void upload_marks(void)
     }
     lf_upload(gpu, batch.dev_history.ptr, history, sizeof history);
     for (int i = 0; i < batch.n_rows; i++) {
+        int counted = batch.requests[i].n_output - batch.requests[i].n_ahead;
         struct lf_sample_counts_params p = {.counts =
                                                 (uint32_t *)batch.dev_counts.ptr + (size_t)i * (size_t)batch.n_vocab,
                                             .n_vocab = batch.n_vocab,
                                             .prompt = (int32_t *)batch.dev_history.ptr + 2 * i * HISTORY,
                                             .output = (int32_t *)batch.dev_history.ptr + (2 * i + 1) * HISTORY,
                                             .n_prompt = batch.requests[i].n_prompt,
-                                            .n_output = batch.requests[i].n_output};
+                                            .n_output = counted / 2};
+        gpu_ops->sample_counts(gpu, &p);
+        p.output += p.n_output;
+        p.n_output = counted - counted / 2;
+        p.n_prompt = 0;
+        p.adds = true; /* the other half, as if it had come later */
         gpu_ops->sample_counts(gpu, &p);
     }
 }
@@ -322,7 +347,7 @@ static bool meets_its_limit(int i, const struct lf_sampled *got)
     return same(r, &below, got) || same(r, &above, got);
 }
 
-/* Whether a slot's token counts are those of the history plus the token drawn. */
+/* Whether a slot's token counts are those of the history, but for what is tried, plus the token drawn. */
 static void check_counts(int slot, int32_t id)
 {
     const struct request *r = &batch.requests[slot];
@@ -331,9 +356,9 @@ static void check_counts(int slot, int32_t id)
     assert_true(want != NULL && got != NULL);
     for (int i = 0; i < r->n_prompt; i++)
         if (r->prompt[i] >= 0 && r->prompt[i] < batch.n_vocab) want[r->prompt[i]] |= 0x80000000u;
-    for (int i = 0; i < r->n_output; i++)
+    for (int i = 0; i < r->n_output - r->n_ahead; i++)
         if (r->output[i] >= 0 && r->output[i] < batch.n_vocab) want[r->output[i]]++;
-    if (id != LF_SAMPLED_NONE) want[id]++;
+    if (id != LF_SAMPLED_NONE && !r->is_tried) want[id]++;
     lf_download(gpu, got, (uint32_t *)batch.dev_counts.ptr + (size_t)slot * n, n * sizeof *got);
     assert_memory_equal(got, want, n * sizeof *got);
     free(got);
@@ -466,6 +491,10 @@ static void a_graph_samples_step_after_step(void **state)
     uint64_t seed = 34;
     int32_t ids[N];
     fill_batch(&seed, N, 5000);
+    for (int i = 0; i < N; i++) {
+        batch.requests[i].n_ahead = 0;
+        batch.requests[i].is_tried = false;
+    }
     struct lf_sample_params p = device_params();
     gpu_sync();
     assert_true(lf_graph_begin(gpu));

@@ -109,8 +109,7 @@ static inline void fake_run_tasks(void *ctx, int n_tasks, lf_engine_task_fn *fn,
     lf_threads_run(f->workers, n_tasks, fn, tasks);
 }
 
-/* Sequences that run together have slots of their own. One may have several rows, side by side: with penalties not on a
- * device that samples by itself, which counts in a slot what it draws. */
+/* Sequences that run together have slots of their own. One may have several rows, side by side. */
 static inline void fake_check_slots(const struct fake_backend *f, const struct lf_batch *batch)
 {
     bool used[FAKE_OUT_N] = {false};
@@ -119,7 +118,7 @@ static inline void fake_check_slots(const struct fake_backend *f, const struct l
         const struct lf_batch_out *o = &batch->outs[i];
         if (!o->sampling) continue;
         LF_ASSERT(o->slot >= 0 && o->slot < LF_MIN(f->n_slots, (int)FAKE_OUT_N));
-        LF_ASSERT(!used[o->slot] || (o->slot == before && !lf_sampling_has_penalties(o->sampling)));
+        LF_ASSERT(!used[o->slot] || o->slot == before);
         used[o->slot] = true;
         before = o->slot;
     }
