@@ -38,6 +38,7 @@ struct fake_backend {
     int n_async_steps;   /* 1: as a device that samples by itself */
     int n_slots;         /* as the engine's; 0: slots are not looked at */
     int n_launched, n_waited;
+    int n_idle;         /* waits for the step launched last: until the next one is launched there is nothing to do */
     bool samples_later; /* the last launch has not been sampled */
     float logits[FAKE_OUT_N * FAKE_VOCAB];
     struct lf_sampled results[2][FAKE_OUT_N]; /* of launch i: results[i % 2] */
@@ -164,6 +165,7 @@ static inline enum lf_status fake_wait_step(void *ctx, struct lf_sampled *out)
     struct fake_backend *f = ctx;
     LF_ASSERT(f->n_waited + f->samples_later < f->n_launched);
     int at = f->n_waited++ % 2;
+    f->n_idle += f->n_waited == f->n_launched;
     memcpy(out, f->results[at], (size_t)f->n_results[at] * sizeof(*out));
     return f->break_at_step != 0 && f->n_waited >= f->break_at_step ? LF_DEVICE : LF_OK;
 }

@@ -333,6 +333,33 @@ static void there_may_be_no_room_for_proposals(void **state)
     assert_true(f->backend.max_rows_seen <= 256);
 }
 
+/* How often the device has nothing to do while a greedy answer to a prompt is made. */
+static int n_idle_with(struct engine_rig *f, const int32_t *prompt, int speculate, struct answer *out)
+{
+    struct lf_gen_params p = rig_params(prompt, N_PROMPT, LEN);
+    int n_before = f->backend.n_idle;
+    p.speculate = speculate;
+    take(rig_submit(f, &p), out);
+    assert_int_equal(rig_blocks_used(f), 0);
+    return f->backend.n_idle - n_before;
+}
+
+/* Where nothing is found steps are launched ahead as without: the device waits for nobody. */
+static void nothing_to_propose_costs_no_wait(void **state)
+{
+    struct engine_rig *f = *state;
+    static struct answer off, on;
+    int32_t prompt[N_PROMPT];
+    for (int k = 0; k < N_PROMPT; k++) prompt[k] = k;       /* no gram twice, and of an answer's hardly one */
+    (void)n_idle_with(f, prompt, LF_SPECULATION_OFF, &off); /* what follows finds the prompt in the cache */
+    int n_off = n_idle_with(f, prompt, LF_SPECULATION_OFF, &off);
+    int n_on = n_idle_with(f, prompt, 16, &on);
+    check_same(&on, &off);
+    assert_true(on.st.n_proposed <= 2 * 16);
+    if (n_async_steps == 0) assert_true(n_off == LEN && n_on == LEN - on.st.n_accepted);
+    if (n_async_steps > 0) assert_true(n_off == 1 && n_on <= 1 + 2 * 2);
+}
+
 /* What comes of one step comes at once, which is one gap between tokens and not several of nothing. */
 static void a_step_is_one_gap(void **state)
 {
@@ -550,21 +577,14 @@ int main(void)
         cmocka_unit_test(an_answers_part_of_the_plan_has_the_index),
     };
     const struct CMUnitTest tests[] = {
-        CASE(answers_are_the_same_alone),
-        CASE(an_answer_may_end_in_what_was_proposed),
-        CASE(predictions_change_no_answer),
-        CASE(a_prediction_is_found_from_the_answers_first_token_on),
-        CASE(answers_are_the_same_among_others),
-        CASE(what_it_leaves_in_the_cache_is_right),
-        CASE(a_step_is_one_gap),
-        CASE(there_may_be_no_room_for_proposals),
-        CASE(metrics_count_what_was_proposed),
-        CASE(a_request_learns_from_what_came),
-        CASE(the_index_is_counted_where_there_is_one),
-        CASE(nothing_is_proposed_beside_bad_words),
-        CASE(predictions_out_of_range_are_refused),
-        CASE(numbers_out_of_range_are_refused),
-        cmocka_unit_test(windows_slide_behind_proposals),
+        CASE(answers_are_the_same_alone),           CASE(an_answer_may_end_in_what_was_proposed),
+        CASE(predictions_change_no_answer),         CASE(a_prediction_is_found_from_the_answers_first_token_on),
+        CASE(answers_are_the_same_among_others),    CASE(what_it_leaves_in_the_cache_is_right),
+        CASE(nothing_to_propose_costs_no_wait),     CASE(a_step_is_one_gap),
+        CASE(there_may_be_no_room_for_proposals),   CASE(metrics_count_what_was_proposed),
+        CASE(a_request_learns_from_what_came),      CASE(the_index_is_counted_where_there_is_one),
+        CASE(nothing_is_proposed_beside_bad_words), CASE(predictions_out_of_range_are_refused),
+        CASE(numbers_out_of_range_are_refused),     cmocka_unit_test(windows_slide_behind_proposals),
     };
     int n_failed = cmocka_run_group_tests(rules, NULL, NULL);
     for (n_async_steps = 0; n_async_steps <= LF_ENGINE_ASYNC_STEPS_N; n_async_steps++)
