@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import tempfile
+import unittest
 
 import harness
 from kept_answers import with_texts
@@ -47,6 +48,11 @@ NEVER = {
 }
 
 
+# There a step of more than 16 tokens, which one that reads prompts beside answers is, has other bits (ARCHITECTURE.md):
+# answers may differ where several run at once, with speculation and without.
+MAY_DIFFER_TOGETHER = os.environ.get("LONGFLASH_DEVICE", "cpu") != "cpu"
+
+
 def details(reply):
     return reply["usage"].get("completion_tokens_details", {})
 
@@ -85,6 +91,8 @@ class Speculation(harness.Case):
 
     def test_answers_have_the_same_bytes(self):
         for name, (path, body, quotes) in ASKS.items():
+            if MAY_DIFFER_TOGETHER and name == "several prompts":
+                continue
             expected = self.answer(path, body, speculate="off")
             for how in ("auto", 1, 8, 16):
                 with self.subTest(what=name, speculate=how):
@@ -95,13 +103,14 @@ class Speculation(harness.Case):
 
     def test_so_have_streams(self):
         for name, (path, body, _) in ASKS.items():
-            if "prompt_logprobs" in body:
+            if "prompt_logprobs" in body or (MAY_DIFFER_TOGETHER and name == "several prompts"):
                 continue
             expected = self.streamed(path, body, speculate="off")
             for how in ("auto", 8):
                 with self.subTest(what=name, speculate=how):
                     self.assertEqual(self.streamed(path, body, speculate=how), expected)
 
+    @unittest.skipIf(MAY_DIFFER_TOGETHER, "steps of more than 16 tokens")
     def test_so_have_four_at_once(self):
         expected = {name: self.answer(path, body, speculate="off") for name, (path, body, _) in ASKS.items()}
         for ways in (["auto"] * 4, [8] * 4, ["off", "auto", 3, 16]):
