@@ -203,6 +203,13 @@ static void sample_later(struct lf_engine *e, struct lf_flight *f, const struct 
     (void)device_works(e, e->backend.sample(e->backend.ctx, batch));
 }
 
+static void book_wait(struct lf_engine *e, int64_t took_ns)
+{
+    lf_sched_waited(&e->sched, took_ns);
+    lf_counter_add(&e->metrics.waits, 1);
+    lf_counter_add(&e->metrics.waits_ns, (uint64_t)took_ns);
+}
+
 /* false: nothing can be launched before what is on its way has ended. waited: steps have been read for this one. Loads
  * that had to wait for them are then sent in the next round. */
 static bool launch(struct lf_engine *e, bool waited)
@@ -218,7 +225,7 @@ static bool launch(struct lf_engine *e, bool waited)
     f->launched_ns = lf_clock_ns();
     e->figures.n_steps++;
     if (!device_works(e, e->backend.launch(e->backend.ctx, e->kv, &batch))) return true;
-    if (waited && f->step.n_prefill_tokens == 0) lf_sched_waited(&e->sched, lf_clock_ns() - e->idle_ns);
+    if (waited && f->step.n_prefill_tokens == 0) book_wait(e, lf_clock_ns() - e->idle_ns);
     lf_sched_launched(&e->sched, &f->step);
     lf_engine_poison_passed(e, &f->step);
     e->n_flights++;

@@ -204,6 +204,8 @@ static void write_engine_counters(struct page *p, const struct lf_engine_metrics
     seconds(p, "grammar_mask_seconds_total", &m->masks_ns, "What steps waited for the masks of these tokens.");
     counter(p, "speculative_tokens_proposed_total", &m->proposed, "Tokens that steps tried beside the next one.");
     counter(p, "speculative_tokens_accepted_total", &m->accepted, "Of these, tokens that came.");
+    counter(p, "speculative_waits_total", &m->waits, "Steps read before the next was launched, for what it tries.");
+    seconds(p, "speculative_wait_seconds_total", &m->waits_ns, "How long a device had nothing to do for these.");
     counters(p, "admission_rejections_total", "reason", rejections, LF_N_ELEMS(rejections),
              "Requests refused at the queue, by why.");
 }

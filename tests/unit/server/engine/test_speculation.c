@@ -387,6 +387,8 @@ static void metrics_count_what_was_proposed(void **state)
     assert_int_equal(lf_counter_get(&m->proposed), n_proposed);
     assert_int_equal(lf_counter_get(&m->accepted), n_accepted);
     assert_true(n_accepted > 100);
+    assert_int_equal(lf_counter_get(&m->waits) > 0, n_async_steps > 0); /* else no step is launched ahead */
+    assert_int_equal(lf_counter_get(&m->waits_ns) > 0, n_async_steps > 0);
 }
 
 /* How often it was right decides what is proposed next: of one id all are, of two one or the other. */
