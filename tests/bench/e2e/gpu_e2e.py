@@ -5,7 +5,7 @@ concurrency, on the shape of a model with dummy weights.
     gpu_e2e.py BINARY SHAPE_DIR [--device cuda:0] [--out FILE.csv] [--commit NAME] [--only a,b]
                  [--lengths 32768,130000] [--batches 8,32] [-- SERVE_OPTION…]
 
-Parts: ready, ttft, itl, batch, mixed, full. Each prints a line a figure; --out collects them as CSV with date, GPU, driver
+Parts: ready, ttft, itl, batch, many, mixed, full. Each prints a line a figure; --out collects them as CSV with date, GPU, driver
 and commit. Python's standard library only, beside tests/bench/serve/measure.py.
 """
 import argparse
@@ -95,6 +95,14 @@ def part_batch(server, _):
     note("20000 in, 2000 out, 8 at once, median TTFT", statistics.median(map(ttft, rs)), "s")
 
 
+def part_many(server, _):
+    n = 256
+    start = time.monotonic()
+    rs = together(*[lambda i=i: server.generate(ids(2000, 8500 + i), 256) for i in range(n)])
+    took = max(r["times"][-1] for r in rs) - start
+    note(f"2000 in, 256 out, {n} requests", sum(r["usage"]["completion_tokens"] for r in rs) / took, "output tok/s")
+
+
 def part_mixed(server, longest):
     """A prefill of 128K alone; then beside four decoders and a short request every half second."""
     n = min(130000, longest - 2048)
@@ -137,20 +145,29 @@ def part_mixed(server, longest):
 
 
 def part_full(server, longest):
-    """As many documents of the longest context as fit, at once, and what the GPU's memory is then."""
+    """One more document of the longest context at once than fit by what the server says: how many run and how many wait for
+    room, as its metrics count them, and what the GPU's memory is then."""
     blocks = server.get("/v1/capacity").json["blocks"]
-    n = max(1, min(8, blocks["tokens"] * blocks["total"] // longest))
-    before = smi("memory.used")
-    rs = together(*[lambda i=i: server.generate(ids(longest - 64, 9500 + i), 8) for i in range(n)])
-    note(f"documents of {longest} tokens at once, answered", sum(r["usage"]["completion_tokens"] == 8 for r in rs), f"of {n}")
+    n = max(1, blocks["tokens"] * blocks["total"] // longest) + 1
+    before, gauges = smi("memory.used"), {}
+
+    def look():
+        time.sleep(2)
+        gauges.update({name: server.metric(f"num_requests_{name}") for name in ("running", "waiting")})
+
+    rs = together(look, *[lambda i=i: server.generate(ids(longest - 64, 9500 + i), 8) for i in range(n)])[1:]
+    note(f"documents of {longest} tokens that fit by blocks", n - 1, "")
+    note(f"documents of {longest} tokens that run at once", gauges["running"], f"of {n}")
+    note("and wait for room", gauges["waiting"], "")
+    note(f"documents of {longest} tokens, answered", sum(r["usage"]["completion_tokens"] == 8 for r in rs), f"of {n}")
     note("the last one's TTFT", max(map(ttft, rs)), "s")
     if before:
         note("GPU memory before", float(before), "MiB")
         note("GPU memory after", float(smi("memory.used")), "MiB")
 
 
-PARTS = {"ready": part_ready, "ttft": part_ttft, "itl": part_itl, "batch": part_batch, "mixed": part_mixed,
-         "full": part_full}
+PARTS = {"ready": part_ready, "ttft": part_ttft, "itl": part_itl, "batch": part_batch, "many": part_many,
+         "mixed": part_mixed, "full": part_full}
 
 
 def main():
