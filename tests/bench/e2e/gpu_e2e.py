@@ -146,19 +146,23 @@ def part_mixed(server, longest):
 
 def part_full(server, longest):
     """One more document of the longest context at once than fit by what the server says: how many run and how many wait for
-    room, as its metrics count them, and what the GPU's memory is then."""
+    room or are refused, as its metrics count them, and what the GPU's memory is then."""
     blocks = server.get("/v1/capacity").json["blocks"]
     n = max(1, blocks["tokens"] * blocks["total"] // longest) + 1
-    before, gauges = smi("memory.used"), {}
+    before, seen = smi("memory.used"), []
 
     def look():
-        time.sleep(2)
-        gauges.update({name: server.metric(f"num_requests_{name}") for name in ("running", "waiting")})
+        for _ in range(16):
+            time.sleep(0.5)
+            seen.append([server.metric(f"num_requests_{name}") for name in ("running", "waiting")])
 
     rs = together(look, *[lambda i=i: server.generate(ids(longest - 64, 9500 + i), 8) for i in range(n)])[1:]
+    refused = server.metric("admission_rejections_total", 'reason="queue_tokens"')
+    rs = [r for r in rs if r]
     note(f"documents of {longest} tokens that fit by blocks", n - 1, "")
-    note(f"documents of {longest} tokens that run at once", gauges["running"], f"of {n}")
-    note("and wait for room", gauges["waiting"], "")
+    note(f"documents of {longest} tokens that run at once", max(seen)[0], f"of {n}")
+    note("and wait for room", max(seen)[1], "")
+    note("and are refused, as the wait would be long", refused, "")
     note(f"documents of {longest} tokens, answered", sum(r["usage"]["completion_tokens"] == 8 for r in rs), f"of {n}")
     note("the last one's TTFT", max(map(ttft, rs)), "s")
     if before:
