@@ -248,7 +248,6 @@ static void prepare_gemms(struct lf_executor *x)
         struct lf_gemm_params p = lf_step_gemm_params(&s, &s.program->ops[i]);
         if (!is_prepared(&s, i, &p)) ops->gemm_prepare(x->dev, &p);
     }
-    if (x->comm) x->fused_norm_tokens = LF_MIN(x->fused_norm_tokens, lf_comm_norm_tokens(x->comm, x->hp->hidden));
 }
 
 /* All ranks are here, and what they have asked their devices for before is done: nothing is made or loaded any more
@@ -266,7 +265,7 @@ static enum lf_status meet(const struct lf_executor *x, struct lf_err *err)
 static int find_fused_norm_tokens(const struct lf_executor *x, enum lf_wanted wanted)
 {
     struct lf_step s = step_init(x, wanted, x->limits.chunk, x->limits.max_out);
-    int n = LF_FUSED_NORM_TOKENS;
+    int n = x->comm ? lf_comm_norm_tokens(x->comm, x->hp->hidden) : LF_FUSED_NORM_TOKENS;
     for (int i = 0; i < s.program->n_ops; i++) {
         const struct lf_op *op = &s.program->ops[i];
         if (!lf_op_has_gemm(op->kind) || !has_fused_norm(op)) continue; /* others have other inputs there */
