@@ -3,6 +3,8 @@
 #ifndef LF_DEVICE_GATE_H
 #define LF_DEVICE_GATE_H
 
+#include "device/x_codes.h"
+
 /* What becomes of gate and up (Shazeer 2020). σ(a) = 1 / (1 + e^-a). */
 enum lf_act {
     LF_ACT_SILU, /* gate · σ(gate) · up: SwiGLU */
@@ -23,6 +25,7 @@ struct lf_gate_mul_params { /* out[t, i] = act(gate, up), gate = gate_up[t, i], 
     float limit;     /* of LF_ACT_SWIGLU_OAI alone, > 0 */
     const float *up; /* [T, dim]: up, and gate_up is [T, dim], gates alone. NULL: it is gate_up's second half. Not in
                         gemm_gate_mul */
+    struct lf_x_codes codes; /* instead of out, where quantizes_x() says so; not with `up` */
 };
 
 #endif

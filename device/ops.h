@@ -27,6 +27,7 @@
 #include "device/device.h"
 #include "device/experts.h"
 #include "device/gate.h"
+#include "device/norm.h"
 #include "device/sample.h"
 
 /* A weight matrix [n_out, n_in] in the order the device's GEMM reads it. Filled row by row from a file by weight_pack,
@@ -57,29 +58,6 @@ struct lf_embed_params {           /* out[t, :] = scale · table row ids[t] */
     int32_t first_id;
 };
 
-struct lf_rmsnorm_params { /* out = x / sqrt(mean(x²) + eps) · weight (+ residual) (· scale) (Zhang & Sennrich 2019) */
-    void *out;             /* [T, dim], act_dtype unless out_float; may equal x on a CPU */
-    const float *x;        /* [T, dim] */
-    const float *weight;   /* [dim] or NULL: all are 1 */
-    float eps;
-    int n_tokens; /* T */
-    int dim;
-    const float *residual; /* [T, dim] or NULL; only with out_float; may equal out */
-    bool out_float;        /* out is float: a norm behind a GEMM, whose result is added to the residual stream */
-    const float *scale;    /* [1] or NULL; only with out_float */
-};
-
-/* Fused RMSNorm: between two GEMMs, without a pass of its own. The epilogue of the GEMM that writes the residual stream
- * y also writes h = y ∘ weight and the row sum of squares of y, in parts of LF_NORM_PART channels; the GEMM that takes
- * h as x divides its outputs by sqrt(Σ x_sum_squares / n_in + eps), which is the token's (its prologue adds the parts).
- * The roundings are as many and as large as rmsnorm's, not the same. */
-enum { LF_NORM_PART = 16, LF_FUSED_NORM_TOKENS = 16 }; /* channels of a part; tokens at most */
-struct lf_fused_norm {
-    void *h;             /* [T, n_out], act_dtype; NULL: none */
-    const float *weight; /* [n_out] */
-    float *sum_squares;  /* [T, ceil(n_out / LF_NORM_PART)] */
-};
-
 struct lf_gemm_params { /* y = alpha · (x · wᵀ (+ bias)) (+ residual) */
     void *y;            /* [T, w->n_out], row stride y_stride */
     bool y_float;       /* y is float: the residual stream, logits; else act_dtype */
@@ -94,7 +72,8 @@ struct lf_gemm_params { /* y = alpha · (x · wᵀ (+ bias)) (+ residual) */
     struct lf_fused_norm norm;  /* with y_float: the epilogue's */
     const float *x_sum_squares; /* [T, ceil(n_in / LF_NORM_PART)]: x is such an h, with these; or NULL */
     float x_eps;
-    void *scratch; /* gemm_scratch_bytes(max T, max n_in) bytes, 64-byte aligned; contents undefined */
+    struct lf_x_codes x_codes; /* instead of x, where quantizes_x() says so */
+    void *scratch;             /* gemm_scratch_bytes(max T, max n_in) bytes, 64-byte aligned; contents undefined */
 };
 
 struct lf_softcap_params { /* x = cap · tanh(x / cap), in place */
@@ -144,6 +123,10 @@ struct lf_ops {
     /* Tokens (at most LF_FUSED_NORM_TOKENS) up to which a GEMM of p's shape has the epilogue and the prologue of a
      * fused RMSNorm, 0 for never; p->n_tokens is not looked at. NULL where no GEMM has. */
     int (*fused_norm_tokens)(const struct lf_device *dev, const struct lf_gemm_params *p);
+
+    /* Whether GEMMs take activations for w, dense ones of at least LF_FP8_BLOCK columns, as codes and scales, and then
+     * *by which: what makes them (rmsnorm, gate_mul) may write them so. NULL where no GEMM does. */
+    bool (*quantizes_x)(const struct lf_device *dev, const struct lf_weight *w, enum lf_fp8_scales *by);
 
     void (*embed)(struct lf_device *dev, const struct lf_embed_params *p);
     void (*rmsnorm)(struct lf_device *dev, const struct lf_rmsnorm_params *p);

@@ -43,6 +43,15 @@ static bool fuses_norms(const struct lf_step *s, const struct lf_op *op)
     return n_rows(s, op) <= s->fused_norm_tokens;
 }
 
+/* A value as the GEMM of the matrix in a slot takes it: where codes are to be, if it takes them. */
+static struct lf_x_codes codes_of(const struct lf_step *s, const struct lf_op *op, int slot, int value)
+{
+    const struct lf_ops *ops = lf_device_ops(s->dev);
+    enum lf_fp8_scales by;
+    if (slot == LF_NONE || !ops->quantizes_x(s->dev, &s->weights[slot], &by)) return (struct lf_x_codes){.codes = NULL};
+    return lf_x_codes_at(at(s, value), n_rows(s, op), s->program->values[value].width, by);
+}
+
 struct lf_gemm_params lf_step_gemm_params(const struct lf_step *s, const struct lf_op *op)
 {
     const struct lf_weight *w = matrix(s, op);
@@ -66,6 +75,7 @@ static struct lf_gemm_params gemm_params(const struct lf_step *s, const struct l
     struct lf_gemm_params p = lf_step_gemm_params(s, op);
     if (op->in[LF_OP_X_SUM_SQUARES] != LF_NONE && fuses_norms(s, op))
         p.x_sum_squares = at(s, op->in[LF_OP_X_SUM_SQUARES]);
+    if (op->x_codes) p.x_codes = codes_of(s, op, op->weight[LF_OP_W], op->in[LF_OP_X]);
     return p;
 }
 
@@ -100,7 +110,8 @@ static void run_norm(const struct lf_step *s, const struct lf_op *op, int x, int
                                   .dim = s->program->values[x].width,
                                   .residual = residual,
                                   .out_float = s->program->values[out].is_float,
-                                  .scale = vector(s, op, LF_OP_SCALE)};
+                                  .scale = vector(s, op, LF_OP_SCALE),
+                                  .codes = codes_of(s, op, op->codes_for, out)};
     lf_device_ops(s->dev)->rmsnorm(s->dev, &p);
 }
 
@@ -134,7 +145,8 @@ static struct lf_gate_mul_params gate_params(const struct lf_step *s, const stru
                                        .dim = s->program->values[out].width,
                                        .act = op->act,
                                        .limit = op->limit,
-                                       .up = op->in[LF_OP_UP] == LF_NONE ? NULL : at(s, op->in[LF_OP_UP])};
+                                       .up = op->in[LF_OP_UP] == LF_NONE ? NULL : at(s, op->in[LF_OP_UP]),
+                                       .codes = codes_of(s, op, op->codes_for, out)};
 }
 
 static void gate_mul(const struct lf_step *s, const struct lf_op *op)

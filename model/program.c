@@ -49,7 +49,13 @@ bool lf_op_keeps(enum lf_op_kind kind)
 
 struct lf_op lf_op_init(enum lf_op_kind kind, int layer)
 {
-    struct lf_op op = {.kind = kind, .layer = layer, .alpha = 1, .scale = 1, .column = LF_NONE, .first_id = LF_NONE};
+    struct lf_op op = {.kind = kind,
+                       .layer = layer,
+                       .alpha = 1,
+                       .scale = 1,
+                       .codes_for = LF_NONE,
+                       .column = LF_NONE,
+                       .first_id = LF_NONE};
     for (int i = 0; i < LF_OP_INPUTS_N; i++) op.in[i] = LF_NONE;
     for (int i = 0; i < LF_OP_OUTPUTS_N; i++) op.out[i] = LF_NONE;
     for (int i = 0; i < LF_OP_WEIGHTS_N; i++) op.weight[i] = LF_NONE;

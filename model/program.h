@@ -105,7 +105,7 @@ struct lf_value {
  * Routing is [tokens, 2·k] int32: `rows` of device/ops.h, then `places`.
  * A gemm, or an all_reduce, with a norm makes h = norm(y) beside y; the gemm that reads h has the same sum_squares. In
  * steps of few rows that is the fused RMSNorm of device/ops.h, else a norm of its own behind the gemm (interpreter.c).
- */
+ * h of a norm, and act, may be codes and scales (device/x_codes.h) in the place of as many elements. */
 enum {
     LF_OP_X,
     LF_OP_RESIDUAL,
@@ -132,6 +132,9 @@ struct lf_op {
     bool scales_q;        /* by position (lf_hparams.q_scale) */
     bool v_norm, v_of_k;  /* of rope_append (rope.h) */
     float alpha;          /* of a gemm */
+    int codes_for;        /* the slot of the matrix for which h or act is written as codes where the device's GEMM takes
+                             them (quantizes_x of device/ops.h); LF_NONE: it is elements */
+    bool x_codes;         /* of a gemm: x is such a value */
     float scale;          /* of scores; of embed; of a route's weights */
     float softcap;        /* of scores, 0: none; of softcap */
     int window;           /* of attention and rope: keys that a query may see, 0: all */

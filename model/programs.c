@@ -41,7 +41,8 @@ static enum lf_status derive(struct lf_programs *p, enum lf_wanted wanted, const
     struct lf_program *program = &p->of[wanted];
     LF_TRY(lf_program_copy(program, &p->recorded, err));
     LF_TRY(lf_pass_rows(program, wanted, err));
-    if (!no_fusion) LF_TRY(lf_pass_fuse(program, ops->fused_norm_tokens != NULL, err));
+    struct lf_fuse_opts opts = {.norms = ops->fused_norm_tokens != NULL, .codes = ops->quantizes_x != NULL};
+    if (!no_fusion) LF_TRY(lf_pass_fuse(program, opts, err));
     return lf_pass_check(program, p->recorded.slots, p->recorded.n_slots, err);
 }
 

@@ -1,5 +1,5 @@
-/* FP8 weights by FP8 activations, on Hopper: x becomes codes and scales in the scratch (quant_rows.cu), codes are
- * multiplied by codes (gemm_fp8_sm90.h).
+/* FP8 weights by FP8 activations, on Hopper: codes are multiplied by codes (gemm_fp8_sm90.h). Those of x are what made
+ * it has written (x_codes), or x is quantized into the scratch here (quant_rows.cu): the same bits.
  *
  * Which matrices. Scales are blocks of 128 x 128, or one a row; x is scaled likewise, by token and 128 columns or by
  * token. Others (128 columns of one row) have products that no block's scale factors out of: they stay with GEMVs and
@@ -16,38 +16,21 @@
 #include "device/cuda/gemm_coded.h"
 #include "device/cuda/gemm_fp8_sm90.h"
 
-enum { CODES_ALIGN = 64, SCALES_STRIDE = 4 /* divides it */, SCRATCH_BYTES = 64 << 20 /* at most */ };
+enum { SCRATCH_BYTES = 64 << 20 /* at most */ };
 enum { CHUNK = 256 /* tokens of a tile: a chunk is a multiple where that fits */ };
-
-/* Scales lie behind the codes. */
-static uint64_t codes_bytes(int n_tokens, int n_in)
-{
-    return LF_ROUND_UP((uint64_t)n_tokens * (uint64_t)n_in, CODES_ALIGN);
-}
-
-static int scale_stride(int n_tokens)
-{
-    return LF_ROUND_UP(n_tokens, SCALES_STRIDE);
-}
-
-static uint64_t bytes_of(int n_tokens, int n_in)
-{
-    uint64_t n_blocks = ((uint64_t)n_in + LF_FP8_BLOCK - 1) / LF_FP8_BLOCK;
-    return codes_bytes(n_tokens, n_in) + n_blocks * (uint64_t)scale_stride(n_tokens) * sizeof(float);
-}
 
 /* Tokens that are quantized and multiplied at a time, so that the scratch is bounded. No token's bits depend on it. */
 static int chunk_tokens(int n_in)
 {
-    uint64_t of_token = bytes_of(SCALES_STRIDE, n_in) / SCALES_STRIDE + 1;
-    int n = (int)((SCRATCH_BYTES - CODES_ALIGN) / of_token);
-    return n > CHUNK ? n / CHUNK * CHUNK : LF_MAX(n / SCALES_STRIDE * SCALES_STRIDE, (int)SCALES_STRIDE);
+    uint64_t of_token = lf_x_codes_bytes(LF_SCALES_STRIDE, n_in) / LF_SCALES_STRIDE + 1;
+    int n = (int)((SCRATCH_BYTES - LF_CODES_ALIGN) / of_token);
+    return n > CHUNK ? n / CHUNK * CHUNK : LF_MAX(n / LF_SCALES_STRIDE * LF_SCALES_STRIDE, (int)LF_SCALES_STRIDE);
 }
 
 uint64_t lf_cuda_fp8_op_scratch(int max_tokens, int max_n_in)
 {
-    uint64_t least = bytes_of(SCALES_STRIDE, max_n_in);
-    return max_tokens <= chunk_tokens(max_n_in) ? bytes_of(max_tokens, max_n_in) : LF_MAX(least, SCRATCH_BYTES);
+    uint64_t least = lf_x_codes_bytes(LF_SCALES_STRIDE, max_n_in);
+    return max_tokens <= chunk_tokens(max_n_in) ? lf_x_codes_bytes(max_tokens, max_n_in) : LF_MAX(least, SCRATCH_BYTES);
 }
 
 static bool scales_of(const struct lf_weight *w, enum lf_fp8_scales *by)
@@ -61,18 +44,14 @@ static bool scales_of(const struct lf_weight *w, enum lf_fp8_scales *by)
 
 static struct lf_quant_params quant_of(const struct lf_gemm_params *p, enum lf_fp8_scales by)
 {
-    char *codes = p->scratch, *scales = codes + codes_bytes(p->n_tokens, p->w->n_in);
-    return (struct lf_quant_params){.codes = (uint8_t *)codes,
-                                    .scales = (float *)(void *)scales,
-                                    .scale_stride = scale_stride(p->n_tokens),
-                                    .by = by,
+    return (struct lf_quant_params){.to = lf_x_codes_at(p->scratch, p->n_tokens, p->w->n_in, by),
                                     .x = p->x,
                                     .n_tokens = p->n_tokens,
                                     .n_in = p->w->n_in,
                                     .x_stride = p->x_stride};
 }
 
-static struct lf_fp8_gemm_params gemm_of(const struct lf_gemm_params *p, const struct lf_quant_params *x)
+static struct lf_fp8_gemm_params gemm_of(const struct lf_gemm_params *p, const struct lf_x_codes *x)
 {
     const struct lf_weight *w = p->w;
     size_t scales_at = lf_coded_order_of(&w->format, w->n_out, w->n_in).scales_at;
@@ -98,23 +77,41 @@ bool lf_cuda_fp8_op_takes(const struct lf_device *dev, const struct lf_gemm_para
     enum lf_fp8_scales by;
     if (!dev->cuda->has_fp8 || !scales_of(p->w, &by) || !lf_coded_order_has(&p->w->format, p->w->n_in)) return false;
     struct lf_quant_params quant = quant_of(p, by);
-    struct lf_fp8_gemm_params gemm = gemm_of(p, &quant);
+    struct lf_fp8_gemm_params gemm = gemm_of(p, &quant.to);
     return lf_cuda_quant_rows_supports(&quant) && lf_cuda_gemm_fp8_supports(&gemm);
+}
+
+/* Dense tensors of few tokens: shapes decide. */
+bool lf_cuda_fp8_op_quantizes_x(const struct lf_device *dev, const struct lf_weight *w, enum lf_fp8_scales *by)
+{
+    struct lf_gemm_params p = {.w = w, .n_tokens = 1, .x_stride = w->n_in, .y_stride = w->n_out, .alpha = 1.0f};
+    return w->n_in >= LF_FP8_BLOCK && lf_cuda_fp8_op_takes(dev, &p) && scales_of(w, by);
+}
+
+static void multiply(struct lf_device *dev, const struct lf_gemm_params *p, const struct lf_x_codes *x)
+{
+    struct lf_fp8_gemm_params gemm = gemm_of(p, x);
+    if (lf_cuda_ok(dev))
+        lf_cuda_check(dev, lf_cuda_gemm_fp8(&gemm, dev->info.n_sms, -1, lf_cuda_launch(dev)), "FP8 GEMM");
 }
 
 static void run_chunk(struct lf_device *dev, const struct lf_gemm_params *p, enum lf_fp8_scales by)
 {
     struct lf_quant_params quant = quant_of(p, by);
-    struct lf_fp8_gemm_params gemm = gemm_of(p, &quant);
     lf_cuda_check(dev, lf_cuda_quant_rows(&quant, lf_cuda_launch(dev)), "quantizing activations");
-    if (lf_cuda_ok(dev))
-        lf_cuda_check(dev, lf_cuda_gemm_fp8(&gemm, dev->info.n_sms, -1, lf_cuda_launch(dev)), "FP8 GEMM");
+    multiply(dev, p, &quant.to);
 }
 
 void lf_cuda_fp8_op(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     enum lf_fp8_scales by;
-    LF_ASSERT(scales_of(p->w, &by) && p->scratch != NULL && p->norm.h == NULL && p->x_sum_squares == NULL);
+    LF_ASSERT(scales_of(p->w, &by) && p->norm.h == NULL && p->x_sum_squares == NULL);
+    LF_ASSERT(!p->x_codes.codes || p->x_codes.by == by);
+    if (p->x_codes.codes) {
+        multiply(dev, p, &p->x_codes);
+        return;
+    }
+    LF_ASSERT(p->scratch != NULL);
     int n = chunk_tokens(p->w->n_in);
     for (int first = 0; first < p->n_tokens && lf_cuda_ok(dev); first += n) {
         struct lf_gemm_params chunk = lf_cuda_gemm_tokens(p, first, LF_MIN(n, p->n_tokens - first));

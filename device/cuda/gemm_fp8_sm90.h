@@ -21,9 +21,6 @@
 extern "C" {
 #endif
 
-enum lf_fp8_scales { LF_FP8_BLOCKS, LF_FP8_ROWS };
-enum { LF_FP8_BLOCK = 128 }; /* of n_in, and of rows of w */
-
 /* All pointers are device addresses, 16-byte aligned. */
 struct lf_fp8_gemm_params {
     void *y;      /* [T, n_out], row stride y_stride; float if y_float, else the activations' type */
@@ -40,14 +37,10 @@ struct lf_fp8_gemm_params {
     int n_tokens, n_in, n_out, y_stride;
 };
 
-/* Quantizes activations: a scale is the largest magnitude of its group / 448 (no less than 2^-126), a code the nearest
- * to x · (1 / scale). NaN makes a NaN of its own element, an infinity of all of its group. */
+/* Quantizes activations (x_codes.h). */
 struct lf_quant_params {
-    uint8_t *codes; /* [T, n_in] */
-    float *scales;  /* as x_scales above; scale_stride as x_scale_stride */
-    int scale_stride;
-    enum lf_fp8_scales by;
-    const void *x; /* [T, n_in], row stride x_stride, the activations' type */
+    struct lf_x_codes to; /* [T, n_in] */
+    const void *x;        /* [T, n_in], row stride x_stride, the activations' type */
     int n_tokens, n_in, x_stride;
 };
 

@@ -27,6 +27,9 @@ int lf_cuda_rmsnorm(const struct lf_rmsnorm_params *p, struct lf_cuda_launch how
 
 int lf_cuda_act_setup(void);
 int lf_cuda_gate_mul(const struct lf_gate_mul_params *p, struct lf_cuda_launch how);
+/* p->codes, of up to LF_GATE_CODES_DIM columns, a multiple of 8; act_codes.cu. */
+int lf_cuda_gate_codes_setup(void);
+int lf_cuda_gate_codes(const struct lf_gate_mul_params *p, struct lf_cuda_launch how);
 int lf_cuda_softcap(const struct lf_softcap_params *p, struct lf_cuda_launch how);
 /* out[i] = scale · x[i], rounded to the activations' type unless out_float. */
 int lf_cuda_scale(void *out, bool out_float, const float *x, float scale, int64_t n, struct lf_cuda_launch how);

@@ -31,6 +31,7 @@ static void rmsnorm(struct lf_device *dev, const struct lf_rmsnorm_params *p)
 {
     LF_ASSERT(p->n_tokens >= 0 && p->dim > 0 && p->out != p->x);
     LF_ASSERT((p->residual == NULL && p->scale == NULL) || p->out_float);
+    LF_ASSERT(p->codes.codes == NULL || (!p->out_float && p->dim % 4 == 0 && p->dim <= LF_NORM_CODES_DIM));
     if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_rmsnorm(p, lf_cuda_launch(dev)), "rmsnorm");
 }
 
@@ -72,6 +73,7 @@ static void check_gate_mul(const struct lf_gate_mul_params *p)
 {
     LF_ASSERT(p->n_tokens >= 0 && p->dim > 0 && (int)p->act >= 0 && p->act < LF_ACTS_N);
     LF_ASSERT(p->act != LF_ACT_SWIGLU_OAI || p->limit > 0.0f);
+    LF_ASSERT(p->codes.codes == NULL || (!p->up && p->dim % 8 == 0 && p->dim <= LF_GATE_CODES_DIM));
 }
 
 static void gemm_gate_mul(struct lf_device *dev, const struct lf_gemm_params *p, const struct lf_gate_mul_params *gate)
@@ -81,7 +83,9 @@ static void gemm_gate_mul(struct lf_device *dev, const struct lf_gemm_params *p,
     LF_ASSERT(gate->gate_up == p->y && 2 * gate->dim == p->w->n_out && !gate->up);
     if (!lf_cuda_ok(dev) || p->n_tokens == 0) return;
     bool is_fp16 = dev->info.act_dtype == LF_F16, is_coded = !lf_format_is_plain(&p->w->format);
-    if (dev->cuda->has_gemv && lf_cuda_gemv_gate_mul_supports(p))
+    if (gate->codes.codes) /* no GEMV has the largest of a whole row */
+        lf_gemm_then_gate_mul(dev, p, gate);
+    else if (dev->cuda->has_gemv && lf_cuda_gemv_gate_mul_supports(p))
         lf_cuda_check(dev, lf_cuda_gemv_gate_mul(p, gate, dev->info.n_sms, lf_cuda_launch(dev)), "GEMV");
     else if (is_coded && lf_cuda_gemm_coded_is_gemv(dev, p) && lf_cuda_gemv_quant_gate_mul_supports(p, is_fp16))
         lf_cuda_check(dev, lf_cuda_gemv_quant_gate_mul(p, gate, dev->info.n_sms, lf_cuda_launch(dev)), "GEMV");
@@ -99,7 +103,10 @@ static void gemm_prepare(struct lf_device *dev, const struct lf_gemm_params *p)
 static void gate_mul(struct lf_device *dev, const struct lf_gate_mul_params *p)
 {
     check_gate_mul(p);
-    if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_gate_mul(p, lf_cuda_launch(dev)), "gate_mul");
+    if (!lf_cuda_ok(dev)) return;
+    int (*launch)(const struct lf_gate_mul_params *, struct lf_cuda_launch) =
+        p->codes.codes ? lf_cuda_gate_codes : lf_cuda_gate_mul;
+    lf_cuda_check(dev, launch(p, lf_cuda_launch(dev)), "gate_mul");
 }
 
 static void softcap(struct lf_device *dev, const struct lf_softcap_params *p)
@@ -139,6 +146,7 @@ static enum lf_status load_kernels(struct lf_device *dev, struct lf_err *err)
 {
     int rc = lf_cuda_norm_setup();
     if (rc == 0) rc = lf_cuda_act_setup();
+    if (rc == 0) rc = lf_cuda_gate_codes_setup();
     if (rc == 0) rc = lf_cuda_embed_setup();
     if (rc == 0) rc = lf_cuda_gemv_setup(&dev->cuda->has_gemv);
     if (rc == 0) rc = lf_cuda_gemv_quant_setup(&dev->cuda->has_gemv_quant);
@@ -158,6 +166,7 @@ void lf_ops_cuda_fill(struct lf_device *dev)
                                .gemm_scratch_bytes = gemm_scratch_bytes,
                                .gemm_prepare = gemm_prepare,
                                .fused_norm_tokens = fused_norm_tokens,
+                               .quantizes_x = lf_cuda_fp8_op_quantizes_x,
                                .embed = embed,
                                .rmsnorm = rmsnorm,
                                .gemm = gemm,

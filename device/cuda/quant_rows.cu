@@ -6,12 +6,9 @@
  * so that a thread has four loads under way. By rows a thread block has a token and reads it twice, out of the
  * first-level cache the second time; where tokens are few, and the way through one is what takes time, with four times
  * as many threads. */
-#include <cuda_fp8.h>
-
-#include "device/cuda/elem.cuh"
 #include "device/cuda/gemm_fp8_sm90.h"
 #include "device/cuda/launch.cuh"
-#include "device/cuda/warp.cuh"
+#include "device/cuda/quant.cuh"
 
 enum {
     UNIT = 8, /* columns of a lane */
@@ -23,54 +20,19 @@ enum {
     BLOCKS = 4,                     /* of columns, of a thread block */
 };
 
-static const float MOST_E4M3 = 448.0f, LEAST_SCALE = 0x1p-126f;
-
 /* Eight neighbouring columns. */
-template <class T> struct unit {
-    float x[UNIT];
-
+template <class T> struct unit : quant_unit<T, UNIT> {
     LF_GPU_MEMBER void load(const T *from, bool is_there)
     {
         uint4 words = is_there ? *(const uint4 *)from : make_uint4(0, 0, 0, 0);
-        const uint32_t w[4] = {words.x, words.y, words.z, words.w};
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float2 pair = unpack<T>(w[i]);
-            x[2 * i] = pair.x;
-            x[2 * i + 1] = pair.y;
-        }
-    }
-
-    /* NaN does not count. */
-    LF_GPU_MEMBER float largest() const
-    {
-        float most = 0.0f;
-#pragma unroll
-        for (int i = 0; i < UNIT; i++) most = fmaxf(most, fabsf(x[i]));
-        return most;
+        this->take({words.x, words.y, words.z, words.w});
     }
 
     LF_GPU_MEMBER void store(uint8_t *to, float inverse) const
     {
-        uint32_t words[2] = {};
-#pragma unroll
-        for (int i = 0; i < UNIT; i += 2) {
-            float2 pair = make_float2(x[i] * inverse, x[i + 1] * inverse);
-            words[i / 4] |= (uint32_t)__nv_cvt_float2_to_fp8x2(pair, __NV_SATFINITE, __NV_E4M3) << i % 4 * 8;
-        }
-        *(uint2 *)to = make_uint2(words[0], words[1]);
+        *(uint2 *)to = make_uint2(this->codes(0, inverse), this->codes(4, inverse));
     }
 };
-
-LF_GPU_FN float scale_of(float largest)
-{
-    return fmaxf(__fdiv_rn(largest, MOST_E4M3), LEAST_SCALE);
-}
-
-LF_GPU_FN float larger(float a, float b)
-{
-    return fmaxf(a, b);
-}
 
 template <class T> __global__ void __launch_bounds__(QUANT_THREADS) quant_blocks(const lf_quant_params p)
 {
@@ -91,14 +53,13 @@ template <class T> __global__ void __launch_bounds__(QUANT_THREADS) quant_blocks
         int block = block0 + i, column = block * LF_FP8_BLOCK + lane * UNIT;
         float scale = scale_of(lanes_reduce<LANES>(units[i].largest(), larger));
         if (!has_token || block >= n_blocks) continue;
-        if (lane == 0) p.scales[(size_t)block * p.scale_stride + token] = scale;
-        if (column < p.n_in) units[i].store(p.codes + (size_t)token * p.n_in + column, __frcp_rn(scale));
+        if (lane == 0) p.to.scales[(size_t)block * p.to.scale_stride + token] = scale;
+        if (column < p.n_in) units[i].store(p.to.codes + (size_t)token * p.n_in + column, __frcp_rn(scale));
     }
 }
 
 template <class T, int THREADS> __global__ void __launch_bounds__(THREADS) quant_rows(const lf_quant_params p)
 {
-    __shared__ float of_warps[THREADS / WARP];
     start_successor();
     wait_predecessor();
     const T *x = (const T *)p.x + (size_t)blockIdx.x * p.x_stride;
@@ -108,15 +69,12 @@ template <class T, int THREADS> __global__ void __launch_bounds__(THREADS) quant
         u.load(x + column, true);
         most = fmaxf(most, u.largest());
     }
-    most = lanes_reduce<WARP>(most, larger);
-    if (threadIdx.x % WARP == 0) of_warps[threadIdx.x / WARP] = most;
-    __syncthreads();
-    for (float other : of_warps) most = fmaxf(most, other);
+    most = block_largest(most);
     float scale = scale_of(most);
-    if (threadIdx.x == 0) p.scales[blockIdx.x] = scale;
+    if (threadIdx.x == 0) p.to.scales[blockIdx.x] = scale;
     for (int column = threadIdx.x * UNIT; column < p.n_in; column += THREADS * UNIT) {
         u.load(x + column, true);
-        u.store(p.codes + (size_t)blockIdx.x * p.n_in + column, __frcp_rn(scale));
+        u.store(p.to.codes + (size_t)blockIdx.x * p.n_in + column, __frcp_rn(scale));
     }
 }
 
@@ -129,7 +87,7 @@ int lf_cuda_quant_rows_setup(void)
 
 bool lf_cuda_quant_rows_supports(const struct lf_quant_params *p)
 {
-    return p->n_in % UNIT == 0 && p->x_stride % UNIT == 0 && (size_t)p->x % 16 == 0 && (size_t)p->codes % 8 == 0;
+    return p->n_in % UNIT == 0 && p->x_stride % UNIT == 0 && (size_t)p->x % 16 == 0 && (size_t)p->to.codes % 8 == 0;
 }
 
 template <int THREADS> static int queue_rows(const lf_quant_params &p, lf_cuda_launch how)
@@ -141,7 +99,7 @@ template <int THREADS> static int queue_rows(const lf_quant_params &p, lf_cuda_l
 int lf_cuda_quant_rows(const struct lf_quant_params *p, struct lf_cuda_launch how)
 {
     if (p->n_tokens == 0) return 0;
-    if (p->by == LF_FP8_ROWS)
+    if (p->to.by == LF_FP8_ROWS)
         return p->n_tokens <= WIDE_TOKENS ? queue_rows<WIDE_THREADS>(*p, how) : queue_rows<QUANT_THREADS>(*p, how);
     dim3 grid(blocks_for(p->n_in, LF_FP8_BLOCK * BLOCKS), blocks_for(p->n_tokens, TOKENS));
     return queue_kernel(how.fp16 ? quant_blocks<fp16> : quant_blocks<bf16>, {grid, QUANT_THREADS}, how, *p);

@@ -79,15 +79,62 @@ static enum lf_status fuse_norm(struct lf_program *p, int at, struct lf_err *err
     return LF_OK;
 }
 
-enum lf_status lf_pass_fuse(struct lf_program *p, bool fused_norms, struct lf_err *err)
+/* The op that alone reads the value, as the x of its gemm; NULL: there is none. */
+static struct lf_op *only_gemm_of(struct lf_program *p, int value)
 {
-    /* In this order: what a norm is fused into has its own kind by then. */
-    static const struct {
+    struct lf_op *reader = NULL;
+    for (int i = p->values[value].first_op + 1; i <= p->values[value].last_op; i++)
+        for (int k = 0; k < LF_OP_INPUTS_N; k++) {
+            if (p->ops[i].in[k] != value) continue;
+            if (reader || k != LF_OP_X || !lf_op_has_gemm(p->ops[i].kind)) return NULL;
+            reader = &p->ops[i];
+        }
+    return reader;
+}
+
+/* What ops[at] makes, and one gemm reads, is written as codes where that one's matrix wants them. */
+static void write_codes(struct lf_program *p, int at, int value, int most_columns)
+{
+    if (p->values[value].is_float || p->values[value].width > most_columns) return;
+    struct lf_op *reader = only_gemm_of(p, value);
+    if (!reader) return;
+    p->ops[at].codes_for = reader->weight[LF_OP_W];
+    reader->x_codes = true;
+}
+
+/* Of a norm: on its own, or behind a gemm. */
+static enum lf_status fuse_norm_codes(struct lf_program *p, int at, struct lf_err *err)
+{
+    (void)err;
+    const struct lf_op *op = &p->ops[at];
+    if (op->kind == LF_OP_RMSNORM) write_codes(p, at, op->out[LF_OP_Y], LF_NORM_CODES_DIM);
+    if (op->kind == LF_OP_GEMM && op->weight[LF_OP_NORM] != LF_NONE)
+        write_codes(p, at, op->out[LF_OP_Y2], LF_NORM_CODES_DIM);
+    return LF_OK;
+}
+
+static enum lf_status fuse_gate_codes(struct lf_program *p, int at, struct lf_err *err)
+{
+    (void)err;
+    if (p->ops[at].kind == LF_OP_GATE_MUL && p->ops[at].in[LF_OP_UP] == LF_NONE)
+        write_codes(p, at, p->ops[at].out[LF_OP_Y], LF_GATE_CODES_DIM);
+    if (p->ops[at].kind == LF_OP_GEMM_GATE_MUL) write_codes(p, at, p->ops[at].out[LF_OP_Y2], LF_GATE_CODES_DIM);
+    return LF_OK;
+}
+
+enum lf_status lf_pass_fuse(struct lf_program *p, struct lf_fuse_opts opts, struct lf_err *err)
+{
+    /* In this order: what a norm is fused into has its own kind by then, and codes are of ops as they stay. */
+    const struct {
         enum lf_status (*fuse)(struct lf_program *p, int at, struct lf_err *err);
-        bool is_norm;
-    } rules[] = {{fuse_gate_mul, false}, {fuse_rope_append, false}, {fuse_norm, true}};
+        bool is_on;
+    } rules[] = {{fuse_gate_mul, true},
+                 {fuse_rope_append, true},
+                 {fuse_norm, opts.norms},
+                 {fuse_norm_codes, opts.codes},
+                 {fuse_gate_codes, opts.codes}};
     for (size_t r = 0; r < LF_N_ELEMS(rules); r++) {
-        if (rules[r].is_norm && !fused_norms) continue;
+        if (!rules[r].is_on) continue;
         lf_program_find_lives(p);
         for (int at = 0; at < p->n_ops; at++) LF_TRY(rules[r].fuse(p, at, err));
         lf_program_compact(p);

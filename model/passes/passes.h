@@ -31,8 +31,13 @@ LF_MUST_CHECK enum lf_status lf_pass_rows(struct lf_program *program, enum lf_wa
 LF_MUST_CHECK enum lf_status lf_pass_shard(struct lf_program *program, const struct lf_split *split,
                                            const char *architecture, struct lf_err *err);
 
-/* fuse.c: replaces sequences of ops by fused ones. fused_norms: the backend has fused RMSNorms. LF_NO_MEMORY. */
-LF_MUST_CHECK enum lf_status lf_pass_fuse(struct lf_program *program, bool fused_norms, struct lf_err *err);
+/* What a backend can fuse beside what all can. */
+struct lf_fuse_opts {
+    bool norms; /* RMSNorms into GEMMs (fused_norm_tokens) */
+    bool codes; /* activations are written as codes by what makes them (quantizes_x) */
+};
+/* fuse.c: replaces sequences of ops by fused ones. LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_pass_fuse(struct lf_program *program, struct lf_fuse_opts opts, struct lf_err *err);
 
 /* The largest step, and what an element takes. */
 struct lf_place_limits {

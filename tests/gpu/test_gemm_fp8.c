@@ -346,14 +346,12 @@ static void quantize(enum lf_fp8_scales by, int n_tokens, int n_in, int gap, uin
     struct gpu_tensor x = gpu_tensor(gpu_act, values, (size_t)n_tokens * (size_t)x_stride);
     struct gpu_tensor scales = gpu_poisoned(LF_F32, n_scales);
     struct gpu_tensor codes = gpu_poisoned(LF_F32, (size_t)n_tokens * (size_t)n_in / 4);
-    struct lf_quant_params p = {.codes = (uint8_t *)codes.ptr,
-                                .scales = (float *)(void *)scales.ptr,
-                                .scale_stride = stride,
-                                .by = by,
-                                .x = x.ptr,
-                                .n_tokens = n_tokens,
-                                .n_in = n_in,
-                                .x_stride = x_stride};
+    struct lf_quant_params p = {
+        .to = {.codes = (uint8_t *)codes.ptr, .scales = (float *)(void *)scales.ptr, .scale_stride = stride, .by = by},
+        .x = x.ptr,
+        .n_tokens = n_tokens,
+        .n_in = n_in,
+        .x_stride = x_stride};
     assert_true(lf_cuda_quant_rows_supports(&p));
     assert_int_equal(lf_cuda_quant_rows(&p, lf_cuda_launch(gpu)), 0);
     uint8_t *c = (uint8_t *)gpu_read_raw(&codes);

@@ -270,7 +270,7 @@ static void a_gate_by_another_value_is_not_fused(void **state)
     act = lf_rec_gate_mul(&r, lf_rec_gemm(&r, act, w), LF_ACT_SILU, 0);
     assert_int_equal(lf_recorder_end(&r, &p, &err), LF_OK);
     assert_int_equal(p.values[act].width, 4);
-    assert_int_equal(lf_pass_fuse(&p, false, &err), LF_OK);
+    assert_int_equal(lf_pass_fuse(&p, (struct lf_fuse_opts){.norms = false}, &err), LF_OK);
     assert_int_equal(p.n_ops, 5);
     assert_true(p.ops[2].kind == LF_OP_GEMM && p.ops[3].kind == LF_OP_GATE_MUL && p.ops[3].in[LF_OP_UP] == x);
     assert_true(p.ops[4].kind == LF_OP_GEMM_GATE_MUL && p.ops[4].in[LF_OP_UP] == LF_NONE);

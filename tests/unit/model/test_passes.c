@@ -57,10 +57,19 @@ static int some_tokens(const struct lf_device *dev, const struct lf_gemm_params 
     return LF_FUSED_NORM_TOKENS;
 }
 
+static bool by_rows(const struct lf_device *dev, const struct lf_weight *w, enum lf_fp8_scales *by)
+{
+    (void)dev;
+    (void)w;
+    *by = LF_FP8_ROWS;
+    return true;
+}
+
 static struct lf_programs make(bool fused_norms, bool no_fusion)
 {
     struct lf_hparams hp = hparams();
-    const struct lf_ops ops = {.fused_norm_tokens = fused_norms ? some_tokens : NULL};
+    const struct lf_ops ops = {.fused_norm_tokens = fused_norms ? some_tokens : NULL,
+                               .quantizes_x = fused_norms ? by_rows : NULL};
     return programs_of(&hp, &ops, no_fusion);
 }
 
@@ -165,7 +174,46 @@ static void each_fusion_takes_the_place_of_what_it_fuses(void **state)
     lf_programs_deinit(&norms);
 }
 
-/* A norm that somebody else reads too stays an op of its own. */
+static const struct lf_op *reader_of(const struct lf_program *p, int value)
+{
+    const struct lf_op *reader = NULL;
+    for (int i = 0; i < p->n_ops; i++)
+        for (int k = 0; k < LF_OP_INPUTS_N; k++)
+            if (p->ops[i].in[k] == value) reader = &p->ops[i];
+    return reader;
+}
+
+/* Norms and gated activations are made as the matrix wants them that reads them. */
+static void what_one_gemm_reads_is_written_as_codes(void **state)
+{
+    (void)state;
+    struct lf_hparams hp = hparams();
+    const struct lf_ops with = {.fused_norm_tokens = some_tokens, .quantizes_x = by_rows};
+    struct lf_programs codes = programs_of(&hp, &with, false), plain = programs_of(&hp, &with, true);
+    struct lf_programs without = make(false, false);
+    for (int i = 0; i < LF_WANTED_N; i++) {
+        const struct lf_program *p = &codes.of[i];
+        int n_made = 0, n_read = 0, layers = i == LF_WANTED_NONE ? LAYERS - 1 : LAYERS;
+        for (int k = 0; k < p->n_ops; k++) {
+            const struct lf_op *op = &p->ops[k];
+            n_read += op->x_codes;
+            if (op->codes_for == LF_NONE) continue;
+            const struct lf_op *reader = reader_of(p, op->out[op->kind == LF_OP_RMSNORM ? LF_OP_Y : LF_OP_Y2]);
+            assert_true(reader->x_codes && reader->weight[LF_OP_W] == op->codes_for);
+            n_made++;
+        }
+        /* a norm before qkv and one before the MLP, its activation; and the norm before the logits */
+        assert_int_equal(n_made, LAYERS + 2 * layers + (i != LF_WANTED_NONE));
+        assert_int_equal(n_read, n_made);
+        for (int k = 0; k < plain.of[i].n_ops; k++) assert_int_equal(plain.of[i].ops[k].codes_for, LF_NONE);
+        for (int k = 0; k < without.of[i].n_ops; k++) assert_int_equal(without.of[i].ops[k].codes_for, LF_NONE);
+    }
+    lf_programs_deinit(&codes);
+    lf_programs_deinit(&plain);
+    lf_programs_deinit(&without);
+}
+
+/* A norm that somebody else reads too stays an op of its own, and what two ops read is no codes. */
 static void what_two_ops_read_is_not_fused_away(void **state)
 {
     (void)state;
@@ -191,10 +239,13 @@ static void what_two_ops_read_is_not_fused_away(void **state)
     x = lf_rec_gemm_add(&r, h, w, x);                                        /* h once more */
     (void)lf_rec_gemm_add(&r, lf_rec_gate_mul(&r, g, LF_ACT_SILU, 0), w, x); /* g once more */
     assert_int_equal(lf_recorder_end(&r, &p, &err), LF_OK);
-    assert_int_equal(lf_pass_fuse(&p, true, &err), LF_OK);
+    assert_int_equal(lf_pass_fuse(&p, (struct lf_fuse_opts){.norms = true, .codes = true}, &err), LF_OK);
     assert_int_equal(count(&p, LF_OP_RMSNORM), 2);
     assert_int_equal(count(&p, LF_OP_GATE_MUL), 2);
     assert_int_equal(count(&p, LF_OP_GEMM), 5);
+    assert_int_equal(p.ops[1].codes_for, w.weight); /* the first norm has one reader */
+    assert_int_equal(p.ops[3].codes_for, LF_NONE);
+    assert_false(p.ops[4].x_codes);
     lf_program_deinit(&p);
 }
 
@@ -393,7 +444,8 @@ static void random_programs_keep_their_values_apart(void **state)
         }
         assert_int_equal(lf_recorder_end(&r, &p, &err), LF_OK);
         assert_int_equal(lf_pass_check(&p, p.slots, p.n_slots, &err), LF_OK);
-        if (seed % 2) assert_int_equal(lf_pass_fuse(&p, true, &err), LF_OK);
+        if (seed % 2)
+            assert_int_equal(lf_pass_fuse(&p, (struct lf_fuse_opts){.norms = true, .codes = true}, &err), LF_OK);
         const struct lf_place_limits l = {{5, 5, LF_FUSED_NORM_TOKENS}, seed % 3 ? 4 : 2};
         uint64_t end = lf_pass_place(&p, &l, 256);
         check_places(&p, &l, 256, end);
@@ -665,6 +717,7 @@ int main(void)
         cmocka_unit_test(recording_is_deterministic_and_knows_every_tensor),
         cmocka_unit_test(rows_that_nobody_wants_end_with_the_last_append),
         cmocka_unit_test(each_fusion_takes_the_place_of_what_it_fuses),
+        cmocka_unit_test(what_one_gemm_reads_is_written_as_codes),
         cmocka_unit_test(what_two_ops_read_is_not_fused_away),
         cmocka_unit_test(ops_carry_what_they_were_recorded_with),
         cmocka_unit_test(no_value_lies_where_another_one_is_still_read),
