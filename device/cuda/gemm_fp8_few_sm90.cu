@@ -98,6 +98,8 @@ template <int TOKENS, lf_fp8_scales BY> struct few_producer {
  * eight tokens it has 2 · (lane mod 4) and the next. */
 template <int TOKENS, lf_fp8_scales BY> struct few_consumer {
     static constexpr int N_SUMS = TOKENS / 2;
+    static constexpr bool IS_EARLY = TOKENS <= 16; /* what outputs need is fetched before the sums; of more tokens there
+                                                      are no registers for it */
 
     const fp8_args &args;
     const few_ring<TOKENS> &ring;
@@ -105,6 +107,7 @@ template <int TOKENS, lf_fp8_scales BY> struct few_consumer {
     fp8_cursor at;
     const float *w_scales[2]; /* of the row halves */
     float sums[N_SUMS];
+    float bias[2], row_scale[2], residual[N_SUMS]; /* of the tile; the first two of the row halves */
 
     struct step {
         int slot;
@@ -179,15 +182,47 @@ template <int TOKENS, lf_fp8_scales BY> struct few_consumer {
         }
     }
 
-    LF_GPU_MEMBER void write_one(int token, int row, float sum) const
+    LF_GPU_MEMBER int row_of(int tile, int half) const
+    {
+        int within = warp * 16 + lane / 4 + half * 8, row = tile * args.w_rows + group * group_rows() + within;
+        return within < group_rows() && row < args.p.n_out ? row : -1;
+    }
+
+    LF_GPU_MEMBER int token_of(int i) const
+    {
+        return i / 4 * 8 + lane % 4 * 2 + i % 2;
+    }
+
+    LF_GPU_MEMBER size_t place_of(int token, int row) const
+    {
+        return (size_t)token * args.p.y_stride + row;
+    }
+
+    /* What the tile's outputs need beside their sums. */
+    LF_GPU_MEMBER void fetch(int tile)
     {
         const lf_fp8_gemm_params &p = args.p;
-        if (token >= p.n_tokens) return;
-        float x = BY == LF_FP8_ROWS ? p.x_scales[token] : 1.0f, w = BY == LF_FP8_ROWS ? __ldg(p.w_scales + row) : 1.0f;
-        float value = fp8_output<BY>(sum, x, w, p.bias ? __ldg(p.bias + row) : 0.0f, p.alpha);
-        size_t place = (size_t)token * p.y_stride + row;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int row = row_of(tile, half);
+            bias[half] = p.bias && row >= 0 ? __ldg(p.bias + row) : 0.0f;
+            row_scale[half] = BY == LF_FP8_ROWS && row >= 0 ? __ldg(p.w_scales + row) : 1.0f;
+        }
+#pragma unroll
+        for (int i = 0; i < N_SUMS; i++) {
+            int row = row_of(tile, i / 2 % 2), token = token_of(i);
+            residual[i] = p.residual && row >= 0 && token < p.n_tokens ? p.residual[place_of(token, row)] : 0.0f;
+        }
+    }
+
+    LF_GPU_MEMBER void write_one(int i, int token, int row) const
+    {
+        const lf_fp8_gemm_params &p = args.p;
+        float x = BY == LF_FP8_ROWS ? p.x_scales[token] : 1.0f;
+        float value = fp8_output<BY>(sums[i], x, row_scale[i / 2 % 2], bias[i / 2 % 2], p.alpha);
+        size_t place = place_of(token, row);
         if (p.y_float)
-            ((float *)p.y)[place] = value + (p.residual ? p.residual[place] : 0.0f);
+            ((float *)p.y)[place] = value + residual[i];
         else if (args.fp16)
             ((fp16 *)p.y)[place] = from_float<fp16>(value);
         else
@@ -198,9 +233,8 @@ template <int TOKENS, lf_fp8_scales BY> struct few_consumer {
     {
 #pragma unroll
         for (int i = 0; i < N_SUMS; i++) {
-            int within = warp * 16 + lane / 4 + i / 2 % 2 * 8, token = i / 4 * 8 + lane % 4 * 2 + i % 2;
-            int row = tile * args.w_rows + group * group_rows() + within;
-            if (within < group_rows() && row < args.p.n_out) write_one(token, row, sums[i]);
+            int row = row_of(tile, i / 2 % 2), token = token_of(i);
+            if (row >= 0 && token < args.p.n_tokens) write_one(i, token, row);
         }
     }
 
@@ -214,7 +248,9 @@ template <int TOKENS, lf_fp8_scales BY> struct few_consumer {
                     args.p.w_scales + (size_t)(min(first + 8 * i, args.p.n_out - 1) / LF_FP8_BLOCK) * args.n_steps;
 #pragma unroll
             for (int i = 0; i < N_SUMS; i++) sums[i] = 0.0f;
+            if (IS_EARLY) fetch(tile);
             multiply();
+            if (!IS_EARLY) fetch(tile);
             write(tile);
         }
     }
