@@ -1,7 +1,7 @@
 /* Attention beside what the same cores can do at most, measured in turn in one run.
  *
  *     bench_attention [--threads N] [--isa NAME] [--max-len N] [--reps N] [--cpu-time] [--csv FILE]
- *                     [--only prefill|decode|latency]
+ *                     [--only prefill|decode|latency] [--kv bf16|f32|fp8]
  *
  * Each line of prefill gives GFLOP/s (4 · d per visible key and query head), the rate of register-only FMA and
  * VDPBF16PS loops run just before and after, and the ratios; medians of --reps. Decode gives GB/s of K and V beside a
@@ -27,6 +27,7 @@ struct bench {
     int max_len, reps;
     bool cpu_time;
     const char *only; /* or NULL */
+    int only_kv;      /* an lf_dtype, or -1: all */
     FILE *csv;
 };
 
@@ -296,10 +297,15 @@ static const struct shape DEMO = {"d64 4/2", 4, 2, 64, 6}, LARGE = {"d128 32/8",
                           WIDE = {"d256 16/8", 16, 8, 256, 2};
 static const enum lf_dtype DTYPES[] = {LF_BF16, LF_F32, LF_E4M3};
 
+static bool wants_kv(const struct bench *b, enum lf_dtype dtype)
+{
+    return b->only_kv < 0 || b->only_kv == (int)dtype;
+}
+
 static void all_prefill(const struct bench *b)
 {
     for (size_t i = 0; i < LF_N_ELEMS(DTYPES); i++)
-        for (int len = 512; len <= b->max_len; len *= 2) {
+        for (int len = 512; len <= b->max_len && wants_kv(b, DTYPES[i]); len *= 2) {
             prefill(b, &DEMO, DTYPES[i], len);
             if (len <= b->max_len / 4) prefill(b, &LARGE, DTYPES[i], len);
             if (len <= b->max_len / 4) prefill(b, &WIDE, DTYPES[i], len);
@@ -310,6 +316,7 @@ static void all_decode(const struct bench *b)
 {
     for (size_t i = 0; i < LF_N_ELEMS(DTYPES); i++) { /* the same bytes in f32 and bf16, 384 and 512 MiB; fp8 half */
         int halved = DTYPES[i] == LF_F32;
+        if (!wants_kv(b, DTYPES[i])) continue;
         decode(b, &DEMO, DTYPES[i], 1, 131072 >> halved);
         decode(b, &DEMO, DTYPES[i], 16, 8192 >> halved);
         decode(b, &LARGE, DTYPES[i], 2, 16384 >> halved);
@@ -345,7 +352,8 @@ static void parse(struct bench *b, int argc, char **argv, struct lf_device_opts 
             b->cpu_time = true;
             continue;
         }
-        if (!value) die("--threads N, --isa NAME, --max-len N, --reps N, --cpu-time, --only WHAT, --csv FILE");
+        if (!value)
+            die("--threads N, --isa NAME, --max-len N, --reps N, --cpu-time, --only WHAT, --kv TYPE, --csv FILE");
         if (strcmp(argv[i], "--threads") == 0)
             opts->n_threads = (int)strtol(value, NULL, 10);
         else if (strcmp(argv[i], "--isa") == 0)
@@ -356,6 +364,8 @@ static void parse(struct bench *b, int argc, char **argv, struct lf_device_opts 
             b->reps = (int)LF_MIN(strtol(value, NULL, 10), MAX_REPS);
         else if (strcmp(argv[i], "--only") == 0)
             b->only = value;
+        else if (strcmp(argv[i], "--kv") == 0)
+            b->only_kv = strcmp(value, "f32") == 0 ? LF_F32 : strcmp(value, "fp8") == 0 ? LF_E4M3 : LF_BF16;
         else if (strcmp(argv[i], "--csv") == 0)
             b->csv = fopen(value, "w");
         else
@@ -367,7 +377,7 @@ static void parse(struct bench *b, int argc, char **argv, struct lf_device_opts 
 
 int main(int argc, char **argv)
 {
-    struct bench b = {.max_len = 16384, .reps = 3};
+    struct bench b = {.max_len = 16384, .reps = 3, .only_kv = -1};
     struct lf_device_opts opts = {.name = "cpu", .max_isa = -1};
     struct lf_err err;
     const char *isa = NULL;
