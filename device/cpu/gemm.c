@@ -153,7 +153,7 @@ uint64_t lf_cpu_gemm_scratch_bytes(int max_tokens, int max_n_in)
 struct gemm {
     const struct lf_gemm_params *p;
     struct lf_gemm_work work;
-    int block_rows, n_blocks;
+    struct lf_gemm_cut cut;
     int n_work_tiles, work_tiles_per_task;
     int fill_rows; /* rows that one task rounds or quantizes */
 };
@@ -166,14 +166,14 @@ static void gemm_task(void *ctx, int task_idx, int worker_idx)
     int first = task_idx * g->work_tiles_per_task;
     int end = LF_MIN(first + g->work_tiles_per_task, g->n_work_tiles);
     for (int i = first; i < end; i++) {
-        int panel_idx = i / g->n_blocks, row = i % g->n_blocks * g->block_rows;
+        int panel_idx = i / g->cut.n_blocks * g->cut.panels, row = i % g->cut.n_blocks * g->cut.rows;
         int col = panel_idx * LF_PANEL_COLS;
         struct lf_gemm_work_tile u = {.panel = (const char *)w->data + (size_t)panel_idx * g->work.panel_bytes,
                                       .bias = g->p->bias == NULL ? NULL : g->p->bias + col,
                                       .row = row,
-                                      .n_rows = LF_MIN(g->block_rows, g->p->n_tokens - row),
+                                      .n_rows = LF_MIN(g->cut.rows, g->p->n_tokens - row),
                                       .col = col,
-                                      .n_cols = LF_MIN(LF_PANEL_COLS, w->n_out - col)};
+                                      .n_cols = LF_MIN(g->cut.panels * LF_PANEL_COLS, w->n_out - col)};
         lf_gemm_run_work_tile(&g->work, &u);
     }
 }
@@ -208,9 +208,8 @@ static void plan_tasks(struct gemm *g, int n_threads)
     const struct lf_gemm_params *p = g->p;
     int n_panels = (p->w->n_out + LF_PANEL_COLS - 1) / LF_PANEL_COLS;
     uint64_t weight_bytes = (uint64_t)n_panels * g->work.panel_bytes;
-    g->block_rows = lf_gemm_block_rows(g->work.kernel, p->n_tokens);
-    g->n_blocks = (p->n_tokens + g->block_rows - 1) / g->block_rows;
-    g->n_work_tiles = g->n_blocks * n_panels;
+    g->cut = lf_gemm_cut(g->work.kernel, p->n_tokens, n_panels, n_threads);
+    g->n_work_tiles = g->cut.n_blocks * g->cut.n_panel_tiles;
     g->work.from_memory = weight_bytes >= LF_FAR_BYTES;
     int n_tasks = lf_gemm_tasks((uint64_t)p->n_tokens * (uint64_t)p->w->n_in * (uint64_t)p->w->n_out, weight_bytes,
                                 g->n_work_tiles, n_threads);

@@ -27,8 +27,10 @@
 enum {
     LF_PANEL_COLS = 64,
     LF_GEMM_K_BLOCK = 512, /* even, and a multiple of AMX's 32; a panel's block of bf16 is 64 KiB */
-    LF_GEMM_ROWS_MAX = 32, /* rows of any kernel's tile */
-    LF_GEMM_X_STRIDE = 32, /* rounded rows are padded with zeros to a multiple of this */
+    LF_GEMM_ROWS_MAX = 32, /* rows of a kernel's tile, but of AMX's */
+    LF_GEMM_AMX_ROWS = 256,
+    LF_GEMM_PANELS_MAX = 4, /* of a work tile */
+    LF_GEMM_X_STRIDE = 32,  /* rounded rows are padded with zeros to a multiple of this */
 };
 
 /* What a kernel reads of x: float, bf16 in rows padded with zeros to LF_GEMM_X_STRIDE, or int8 (gemm_quant.h). */
@@ -46,6 +48,9 @@ struct lf_gemm_tile {
     int n_k;
     bool load;
     bool from_memory; /* the panel is not in a cache, as far as the driver can tell */
+    /* Bytes that will be read next, for a kernel that asks for them while it multiplies; NULL: none are known. */
+    const char *next;
+    size_t next_bytes;
     /* Of coded weights. */
     const struct lf_quant_order *order;
     const struct lf_x_group *x_groups; /* of row 0 from the first k on; LF_X_INT8 */
@@ -56,6 +61,7 @@ struct lf_gemm_kernel {
     void (*tile)(const struct lf_gemm_tile *t);
     int max_rows;
     enum lf_x_form x;
+    int max_panels; /* that a work tile may have side by side (gemm_work.h), up to LF_GEMM_PANELS_MAX; 0: one */
 };
 
 extern const struct lf_gemm_kernel lf_gemm_c_f32, lf_gemm_c_f16, lf_gemm_c_bf16;

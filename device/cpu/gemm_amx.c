@@ -6,6 +6,7 @@
  *     up to 16 rows    C tiles 0-3: all 64 columns        A tile 4          B tiles 6, 7 in turn
  *     17 to 32 rows    C tiles 0-3: 2 of rows × 2 of      A tiles 4, 5      B tiles 6, 7
  *                      columns, half a panel at a time
+ *     up to 256        by 32
  *
  * The instruction takes a tile's k in a fixed order for each element and rows never meet, so the bits of a row do not
  * depend on the rows beside it. They differ from VDPBF16PS's, which adds in another order.
@@ -18,7 +19,8 @@
 #include <string.h>
 
 enum {
-    ROWS = LF_GEMM_ROWS_MAX,
+    ROWS = 32,
+    LINE = 64,
     TILE_ROWS = 16,
     TILE_COLS = 16,
     TILE_K = LF_GEMM_X_STRIDE,
@@ -95,7 +97,7 @@ static void tile_16(const struct lf_gemm_tile *t)
     _tile_release();
 }
 
-/* Half a panel: columns col .. col + 31 of all rows. The tiles are configured. */
+/* Half a panel: columns col .. col + 31 of up to 32 rows. The tiles are configured. */
 static void tile_32_half(const struct lf_gemm_tile *t, int col)
 {
     float *top = t->acc + col, *bottom = top + TILE_ROWS * LF_PANEL_COLS;
@@ -131,10 +133,10 @@ static void tile_32_half(const struct lf_gemm_tile *t, int col)
     _tile_stored(3, bottom + TILE_COLS, ACC_ROW_BYTES);
 }
 
-static void tile_32(const struct lf_gemm_tile *t)
+static void configure_32(int n_rows)
 {
     struct tile_config cfg = {.palette = 1};
-    int n_bottom = t->n_rows - TILE_ROWS;
+    int n_bottom = n_rows - TILE_ROWS;
     set_tile(&cfg, 0, TILE_ROWS);
     set_tile(&cfg, 1, TILE_ROWS);
     set_tile(&cfg, 2, n_bottom);
@@ -144,8 +146,54 @@ static void tile_32(const struct lf_gemm_tile *t)
     set_tile(&cfg, 6, TILE_PAIRS);
     set_tile(&cfg, 7, TILE_PAIRS);
     _tile_loadconfig(&cfg);
+}
+
+static void tile_32(const struct lf_gemm_tile *t)
+{
+    configure_32(t->n_rows);
     tile_32_half(t, 0);
     tile_32_half(t, LF_PANEL_COLS / 2);
+    _tile_release();
+}
+
+static void fetch(const char *from, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += LINE) __builtin_prefetch(from + i, 0, 2);
+}
+
+/* n_rows of t's, from row on, as a tile of their own. */
+static struct lf_gemm_tile rows_of(const struct lf_gemm_tile *t, int row, int n_rows)
+{
+    struct lf_gemm_tile part = *t;
+    part.acc += row * LF_PANEL_COLS;
+    part.x = (const uint16_t *)t->x + (size_t)row * t->x_stride;
+    part.n_rows = n_rows;
+    return part;
+}
+
+/* More rows: half a panel of a K block stays in the L1 cache while all of them pass, and each step asks for a part of
+ * what comes next. */
+static void tile_many(const struct lf_gemm_tile *t)
+{
+    int whole = t->n_rows / ROWS * ROWS;
+    size_t left = t->next_bytes, step = left / (size_t)(2 * whole / ROWS) + LINE;
+    const char *next = t->next;
+    configure_32(ROWS);
+    for (int col = 0; col < LF_PANEL_COLS; col += LF_PANEL_COLS / 2) {
+        for (int row = 0; row < whole; row += ROWS) {
+            struct lf_gemm_tile part = rows_of(t, row, ROWS);
+            size_t n = left < step ? left : step;
+            fetch(next, n);
+            next += n;
+            left -= n;
+            tile_32_half(&part, col);
+        }
+    }
+    struct lf_gemm_tile last = rows_of(t, whole, t->n_rows - whole);
+    if (last.n_rows > TILE_ROWS)
+        tile_32(&last);
+    else if (last.n_rows > 0)
+        tile_16(&last);
     _tile_release();
 }
 
@@ -153,8 +201,11 @@ static void run(const struct lf_gemm_tile *t)
 {
     if (t->n_rows <= TILE_ROWS)
         tile_16(t);
-    else
+    else if (t->n_rows <= ROWS)
         tile_32(t);
+    else
+        tile_many(t);
 }
 
-const struct lf_gemm_kernel lf_gemm_amx_bf16 = {.tile = run, .max_rows = ROWS, .x = LF_X_BF16};
+const struct lf_gemm_kernel lf_gemm_amx_bf16 = {
+    .tile = run, .max_rows = LF_GEMM_AMX_ROWS, .x = LF_X_BF16, .max_panels = LF_GEMM_PANELS_MAX};

@@ -19,6 +19,11 @@ static size_t round_up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
+static int div_up(int a, int b)
+{
+    return (a + b - 1) / b;
+}
+
 static void use_coded(struct lf_gemm_work *g, const struct lf_device *dev, const struct lf_weight *w)
 {
     g->kernel = dev->quant.gemm[w->format.code];
@@ -48,15 +53,23 @@ struct lf_gemm_work lf_gemm_work(const struct lf_device *dev, const struct lf_we
 
 enum { X_ALIGN = 64 };
 
+/* Bytes from row to row: an odd number of cache lines, so that the rows that one kernel tile reads side by side lie in
+ * different sets of the L1 cache. With 4,096 bytes or a multiple from row to row, 16 rows fight for the 8 or 12 lines
+ * of one set. */
+static size_t x_row_bytes(size_t bytes)
+{
+    return round_up(bytes, X_ALIGN) | X_ALIGN;
+}
+
 /* Codes of a row, filled up to whole groups. */
 static size_t codes_bytes(int n_in, int group)
 {
-    return round_up(round_up((size_t)n_in, (size_t)group), X_ALIGN);
+    return x_row_bytes(round_up((size_t)n_in, (size_t)group));
 }
 
 uint64_t lf_gemm_x_bytes(int n_rows, int n_in)
 {
-    size_t bf16 = round_up((size_t)n_in, LF_GEMM_X_STRIDE) * sizeof(uint16_t);
+    size_t bf16 = x_row_bytes((size_t)n_in * sizeof(uint16_t));
     size_t groups = ((size_t)n_in + LF_QUANT_GROUP_MIN - 1) / LF_QUANT_GROUP_MIN * sizeof(struct lf_x_group);
     size_t int8 = codes_bytes(n_in, LF_QUANT_GROUP_MAX) + groups;
     return round_up((size_t)n_rows, 2) * LF_MAX(bf16, int8);
@@ -72,7 +85,7 @@ void lf_gemm_place_x(struct lf_gemm_work *g, void *scratch, int n_rows)
         g->x_groups = (const void *)((char *)scratch + (size_t)n_rows * g->x_stride);
     } else if (g->kernel->x == LF_X_BF16) {
         g->x_elem_bytes = sizeof(uint16_t);
-        g->x_stride = round_up((size_t)g->n_in, LF_GEMM_X_STRIDE);
+        g->x_stride = x_row_bytes((size_t)g->n_in * sizeof(uint16_t)) / sizeof(uint16_t);
     } else {
         g->x_elem_bytes = sizeof(float);
         g->x_stride = (size_t)g->n_in;
@@ -96,7 +109,22 @@ void lf_gemm_fill_row(const struct lf_gemm_work *g, int row, const float *x)
 
 /* ---- work tiles ---- */
 
-static void fetch_output(const struct lf_gemm_work *g, const struct lf_gemm_work_tile *u, int row, int n_rows)
+enum {
+    ACC_ROWS = LF_GEMM_AMX_ROWS, /* of a work tile at most */
+    ROW_STEP = 32,               /* that blocks of rows are multiples of, or the kernel's tile */
+    TILES_PER_THREAD = 3         /* large work tiles are made smaller for it */
+};
+
+/* One panel of a work tile, its part of y. */
+struct panel_tile {
+    const char *panel;
+    const float *bias;
+    float *acc; /* [rows of the work tile][64] */
+    int row, n_rows;
+    int col, n_cols;
+};
+
+static void fetch_output(const struct lf_gemm_work *g, const struct panel_tile *u, int row, int n_rows)
 {
     size_t at = (size_t)row * g->y_stride + (size_t)u->col;
     for (int r = 0; r < n_rows; r++, at += g->y_stride) {
@@ -107,50 +135,110 @@ static void fetch_output(const struct lf_gemm_work *g, const struct lf_gemm_work
     }
 }
 
-static void finish(const struct lf_gemm_work *g, const struct lf_gemm_work_tile *u, int row, int n_rows,
-                   const float *acc)
+static void finish(const struct lf_gemm_work *g, const struct panel_tile *u, int row, int n_rows, const float *acc)
 {
     size_t at = (size_t)row * g->y_stride + (size_t)u->col;
     for (int r = 0; r < n_rows; r++, at += g->y_stride, acc += LF_PANEL_COLS)
         g->rows->finish(g->y + at, acc, g->alpha, u->bias, g->residual == NULL ? NULL : g->residual + at, u->n_cols);
 }
 
-/* Rows are dealt to kernel tiles evenly: 4 + 4 and not 6 + 2. The lines of y that a tile will be written to are asked
- * for before its last K block, which hides that they come from far. */
+/* The K block that t is of, for all rows of one panel. Rows are dealt to kernel tiles evenly: 4 + 4 and not 6 + 2. The
+ * lines of y that a tile will be written to are asked for before its last K block, which hides that they come from
+ * far. */
+static void run_rows(const struct lf_gemm_work *g, const struct panel_tile *u, struct lf_gemm_tile *t, int k, bool last)
+{
+    int n_groups = div_up(u->n_rows, g->kernel->max_rows);
+    t->acc = u->acc;
+    for (int i = 0, row = u->row; i < n_groups; i++) {
+        t->n_rows = (u->row + u->n_rows - row + n_groups - i - 1) / (n_groups - i);
+        t->x = (const char *)g->x + ((size_t)row * g->x_stride + (size_t)k) * g->x_elem_bytes;
+        if (g->x_groups) t->x_groups = g->x_groups + (size_t)row * t->x_groups_stride + k / g->cell_k;
+        if (last) fetch_output(g, u, row, t->n_rows);
+        g->kernel->tile(t);
+        if (last) finish(g, u, row, t->n_rows, t->acc);
+        t->acc += t->n_rows * LF_PANEL_COLS;
+        row += t->n_rows;
+    }
+}
+
+static struct panel_tile panel_tile(const struct lf_gemm_work *g, const struct lf_gemm_work_tile *u, int panel_idx,
+                                    float *acc)
+{
+    int col = panel_idx * LF_PANEL_COLS;
+    return (struct panel_tile){.panel = u->panel + (size_t)panel_idx * g->panel_bytes,
+                               .bias = u->bias == NULL ? NULL : u->bias + col,
+                               .acc = acc + (size_t)panel_idx * (size_t)u->n_rows * LF_PANEL_COLS,
+                               .row = u->row,
+                               .n_rows = u->n_rows,
+                               .col = u->col + col,
+                               .n_cols = LF_MIN(LF_PANEL_COLS, u->n_cols - col)};
+}
+
+/* Tells t what comes behind the K block at byte `at` of panel panel_idx. */
+static void set_next(const struct lf_gemm_work *g, const struct lf_gemm_work_tile *u, struct lf_gemm_tile *t,
+                     int panel_idx, size_t at, size_t block_bytes)
+{
+    bool ends = (panel_idx + 1) * LF_PANEL_COLS >= u->n_cols;
+    if (ends) at += block_bytes;
+    t->next_bytes = at < g->panel_bytes ? LF_MIN(block_bytes, g->panel_bytes - at) : 0;
+    t->next = t->next_bytes > 0 ? u->panel + (size_t)(ends ? 0 : panel_idx + 1) * g->panel_bytes + at : NULL;
+}
+
 void lf_gemm_run_work_tile(const struct lf_gemm_work *g, const struct lf_gemm_work_tile *u)
 {
-    _Alignas(64) float acc[LF_WORK_ROWS * LF_PANEL_COLS];
-    int n_groups = (u->n_rows + g->kernel->max_rows - 1) / g->kernel->max_rows;
-    int k_block = n_groups == 1 ? g->n_k : LF_GEMM_K_BLOCK;
+    _Alignas(64) float acc[LF_GEMM_PANELS_MAX * ACC_ROWS * LF_PANEL_COLS];
+    int n_panels = div_up(u->n_cols, LF_PANEL_COLS);
+    bool is_whole = n_panels == 1 && u->n_rows <= LF_MIN(g->kernel->max_rows, (int)LF_GEMM_ROWS_MAX);
+    int k_block = is_whole ? g->n_k : LF_GEMM_K_BLOCK;
+    size_t block_bytes = (size_t)(k_block / g->cell_k) * g->cell_bytes;
+    LF_ASSERT(n_panels <= LF_GEMM_PANELS_MAX && u->n_rows <= ACC_ROWS);
     for (int k = 0; k < g->n_k; k += k_block) {
-        bool last = g->n_k - k <= k_block;
-        struct lf_gemm_tile t = {.acc = acc,
-                                 .x_stride = g->x_stride,
-                                 .panel = u->panel + (size_t)(k / g->cell_k) * g->cell_bytes,
+        size_t at = (size_t)(k / g->cell_k) * g->cell_bytes;
+        struct lf_gemm_tile t = {.x_stride = g->x_stride,
                                  .n_k = LF_MIN(k_block, g->n_k - k),
                                  .load = k > 0,
-                                 .from_memory = n_groups == 1 && g->from_memory,
+                                 .from_memory = is_whole && g->from_memory,
                                  .order = &g->order,
                                  .x_groups_stride = (size_t)g->order.n_groups};
-        for (int i = 0, row = u->row; i < n_groups; i++) {
-            t.n_rows = (u->row + u->n_rows - row + n_groups - i - 1) / (n_groups - i);
-            t.x = (const char *)g->x + ((size_t)row * g->x_stride + (size_t)k) * g->x_elem_bytes;
-            if (g->x_groups) t.x_groups = g->x_groups + (size_t)row * t.x_groups_stride + k / g->cell_k;
-            if (last) fetch_output(g, u, row, t.n_rows);
-            g->kernel->tile(&t);
-            if (last) finish(g, u, row, t.n_rows, t.acc);
-            t.acc += t.n_rows * LF_PANEL_COLS;
-            row += t.n_rows;
+        for (int i = 0; i < n_panels; i++) {
+            struct panel_tile p = panel_tile(g, u, i, acc);
+            t.panel = p.panel + at;
+            if (!is_whole) set_next(g, u, &t, i, at, block_bytes);
+            run_rows(g, &p, &t, k, g->n_k - k <= k_block);
         }
+    }
+}
+
+/* ---- cutting ---- */
+
+static struct lf_gemm_cut cut_into(const struct lf_gemm_kernel *kernel, int n_rows, int n_panels, int max_rows,
+                                   int panels)
+{
+    struct lf_gemm_cut cut = {.rows = n_rows, .panels = panels, .n_panel_tiles = div_up(n_panels, panels)};
+    int n_blocks = div_up(n_rows, max_rows), step = LF_MIN(kernel->max_rows, (int)ROW_STEP);
+    if (n_blocks > 1) cut.rows = LF_MIN(max_rows, div_up(div_up(n_rows, n_blocks), step) * step);
+    cut.n_blocks = div_up(n_rows, cut.rows);
+    return cut;
+}
+
+struct lf_gemm_cut lf_gemm_cut(const struct lf_gemm_kernel *kernel, int n_rows, int n_panels, int n_threads)
+{
+    int max_rows = LF_MAX((int)LF_WORK_ROWS, kernel->max_rows);
+    int panels = n_rows > LF_GEMM_ROWS_MAX ? LF_MAX(1, kernel->max_panels) : 1;
+    for (;;) {
+        struct lf_gemm_cut cut = cut_into(kernel, n_rows, n_panels, max_rows, panels);
+        bool is_smallest = panels == 1 && max_rows == LF_WORK_ROWS;
+        if (is_smallest || cut.n_blocks * cut.n_panel_tiles >= TILES_PER_THREAD * n_threads) return cut;
+        if (panels > 1)
+            panels /= 2;
+        else
+            max_rows = LF_MAX((int)LF_WORK_ROWS, max_rows / 2);
     }
 }
 
 int lf_gemm_block_rows(const struct lf_gemm_kernel *kernel, int n_rows)
 {
-    int n_blocks = (n_rows + LF_WORK_ROWS - 1) / LF_WORK_ROWS;
-    int rows = (n_rows + n_blocks - 1) / n_blocks;
-    if (n_blocks == 1) return rows;
-    return LF_MIN(LF_WORK_ROWS, (rows + kernel->max_rows - 1) / kernel->max_rows * kernel->max_rows);
+    return cut_into(kernel, n_rows, 1, LF_WORK_ROWS, 1).rows;
 }
 
 int lf_gemm_tasks(uint64_t n_macs, uint64_t weight_bytes, int n_work_tiles, int n_threads)
