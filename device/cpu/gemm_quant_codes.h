@@ -97,7 +97,7 @@ LF_KERNEL void widen_scales(enum lf_dtype type, const char *from, float *scales)
     }
 }
 
-LF_KERNEL struct group open_group(const struct lf_gemm_tile *t, struct kind kind, int group_idx, struct unpacked *to)
+LF_KERNEL struct group open_group(const struct lf_gemm_tile *t, struct kind kind, int group_idx, float *widened)
 {
     const struct lf_quant_order *o = t->order;
     const char *at = (const char *)t->panel + (size_t)group_idx * o->group_bytes;
@@ -109,12 +109,12 @@ LF_KERNEL struct group open_group(const struct lf_gemm_tile *t, struct kind kind
     for (size_t i = 0; t->from_memory && i < o->codes_at; i += LINE) __builtin_prefetch(at + FAR_BYTES + i, 0, 3);
     if (kind.code != LF_CODE_E2M1 && o->scales == LF_F32) return g;
     if (kind.code == LF_CODE_E2M1)
-        widen_exponents((const uint8_t *)at, to->scales);
+        widen_exponents((const uint8_t *)at, widened);
     else if (o->scales == LF_F16)
-        widen_scales(LF_F16, at, to->scales);
+        widen_scales(LF_F16, at, widened);
     else
-        widen_scales(LF_BF16, at, to->scales);
-    g.scales = to->scales;
+        widen_scales(LF_BF16, at, widened);
+    g.scales = widened;
     return g;
 }
 

@@ -93,7 +93,7 @@ LF_KERNEL void run_groups(const struct lf_gemm_tile *t, struct kind kind)
 {
     struct unpacked to;
     for (int i = 0; i < t->n_k / t->order->group; i++) {
-        struct group g = open_group(t, kind, i, &to);
+        struct group g = open_group(t, kind, i, to.scales);
         struct kind here = kind;
         if (kind.form != BYTES && t->n_rows > DIRECT_ROWS) {
             unpack_codes(kind.form, &g, &to);
