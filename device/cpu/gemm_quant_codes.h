@@ -6,7 +6,7 @@
 #include "device/cpu/ivec.h"
 
 /* How codes lie where they are read. */
-enum form { BYTES, NIBBLES, FP4 };
+enum form { BYTES, NIBBLES, FP4, WIDE };
 enum { PANEL_VECS = LF_PANEL_COLS / VEC, LINE = 64, FAR_BYTES = 2048 };
 
 /* Constants of a kernel. */

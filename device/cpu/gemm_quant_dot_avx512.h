@@ -7,6 +7,7 @@
 
 enum { ROWS = 6, DIRECT_ROWS = 6, SUM_ZERO_I8 = LF_I8_ZERO };
 #define STRIP_VECS(n_rows) PANEL_VECS
+#define WIDE_ROWS          0
 
 /* Four k. */
 LF_KERNEL void dot_4(int n_rows, int n_vecs, const ivec u[PANEL_VECS], const int8_t *x, size_t x_stride,

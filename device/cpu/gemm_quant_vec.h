@@ -5,6 +5,8 @@
  *     DIRECT_ROWS    rows up to which packed codes of four bits are read as they are
  *     STRIP_VECS(n)  vectors of a strip of columns for n rows
  *     SUM_ZERO_I8    what the sums of I8 count from: LF_I8_ZERO, or 0 where they are of signed weights
+ *     WIDE_ROWS      rows from which I8 is multiplied in 16 bits, 0: never; where there is such a number,
+ *                    widen_codes and widen_x make the form WIDE of codes and of rows of x
  *     dot            sums += x · u of a strip over a group
  *
  * For more rows than DIRECT_ROWS a group's codes are unpacked once to bytes in the order of I8, 8 KiB at most. Sums
@@ -63,7 +65,8 @@ LF_KERNEL void run_strip(const struct group *g, struct kind kind, int n_rows, in
 
 LF_KERNEL void run_pass(int n_rows, const struct group *g, struct kind kind, const struct rows *rows)
 {
-    if (n_rows > ROWS || (kind.form != BYTES && n_rows > DIRECT_ROWS)) return; /* never: no code for it */
+    if (n_rows > ROWS || ((kind.form == NIBBLES || kind.form == FP4) && n_rows > DIRECT_ROWS))
+        return; /* never: no code for it */
     const int n_vecs = STRIP_VECS(n_rows);
     for (int col = 0; col < LF_PANEL_COLS; col += n_vecs * VEC) run_strip(g, kind, n_rows, n_vecs, col, rows);
 }
@@ -77,17 +80,37 @@ LF_KERNEL struct rows rows_at(const struct lf_gemm_tile *t, int row, int group_i
                          .groups_stride = t->x_groups_stride};
 }
 
-/* All rows in passes of equal size. */
-LF_KERNEL void run_group(const struct lf_gemm_tile *t, const struct group *g, struct kind kind, int group_idx)
+/* All rows in passes of equal size. wide: their x in the form WIDE. */
+LF_KERNEL void run_group(const struct lf_gemm_tile *t, const struct group *g, struct kind kind, int group_idx,
+                         const int16_t *wide)
 {
     int n_passes = (t->n_rows + ROWS - 1) / ROWS;
     for (int i = 0, row = 0; i < n_passes; i++) {
         struct rows rows = rows_at(t, row, group_idx);
+        if (kind.form == WIDE) {
+            rows.x = (const int8_t *)(wide + row * g->n);
+            rows.x_stride = (size_t)g->n * sizeof *wide;
+        }
         int n = (t->n_rows - row + n_passes - i - 1) / (n_passes - i);
         LF_ROWS_SWITCH(run_pass, n, g, kind, &rows)
         row += n;
     }
 }
+
+#if WIDE_ROWS > 0
+static void run_wide(const struct lf_gemm_tile *t)
+{
+    _Alignas(64) int16_t codes[LF_QUANT_GROUP_MAX * LF_PANEL_COLS], x[LF_GEMM_ROWS_MAX * LF_QUANT_GROUP_MAX];
+    _Alignas(64) float scales[LF_PANEL_COLS];
+    const struct kind kind = {LF_CODE_I8, WIDE, false};
+    for (int i = 0; i < t->n_k / t->order->group; i++) {
+        struct group g = open_group(t, kind, i, scales);
+        widen_codes(&g, codes);
+        for (int r = 0; r < t->n_rows; r++) widen_x(rows_at(t, r, i).x, g.n, x + r * g.n);
+        run_group(t, &g, kind, i, x);
+    }
+}
+#endif
 
 LF_KERNEL void run_groups(const struct lf_gemm_tile *t, struct kind kind)
 {
@@ -98,9 +121,9 @@ LF_KERNEL void run_groups(const struct lf_gemm_tile *t, struct kind kind)
         if (kind.form != BYTES && t->n_rows > DIRECT_ROWS) {
             unpack_codes(kind.form, &g, &to);
             here.form = BYTES;
-            run_group(t, &g, here, i);
+            run_group(t, &g, here, i, NULL);
         } else {
-            run_group(t, &g, kind, i);
+            run_group(t, &g, kind, i, NULL);
         }
     }
 }
@@ -113,6 +136,12 @@ LF_KERNEL void clear(const struct lf_gemm_tile *t)
 static void tile_i8(const struct lf_gemm_tile *t)
 {
     clear(t);
+#if WIDE_ROWS > 0
+    if (t->n_rows >= WIDE_ROWS) {
+        run_wide(t);
+        return;
+    }
+#endif
     run_groups(t, (struct kind){LF_CODE_I8, BYTES, false});
 }
 
