@@ -14,7 +14,7 @@
  *               I4, E2M1   [group/8][64 columns][4]   of two codes: k 0 to 3 in the low, k 4 to 7 in the high four bits
  *
  *     four k of I8:    │ c0: k0 k1 k2 k3 │ c1: k0 k1 k2 k3 │ … │ c63 │     256 bytes: four 64-byte operands of
- * VPDPBUSD, or a row of four B tiles of TDPBSUD
+ * VPDPBUSD, or a row of four B tiles of TDPBSSD
  *
  * One AND gives the first half of packed nibbles in this order, one shift and an AND the second.
  *
