@@ -194,7 +194,7 @@ static void norms_behind_sums_are_fused_into_them(void **state)
     int n_fused = 0;
     read_config(&hp, &c);
     struct lf_program p = program_of(&hp, 1, 2);
-    if (lf_pass_fuse(&p, true, &err) != LF_OK) fail_msg("%s", err.message);
+    if (lf_pass_fuse(&p, (struct lf_fuse_opts){.norms = true}, &err) != LF_OK) fail_msg("%s", err.message);
     if (lf_pass_check(&p, p.slots, p.n_slots, &err) != LF_OK) fail_msg("%s", err.message);
     assert_int_equal(count(&p, LF_OP_RMSNORM), 1); /* that before the logits */
     for (int i = 0; i < p.n_ops; i++) {
