@@ -4,38 +4,50 @@
 
 #include "core/check.h"
 
-enum { HEAD_WORDS = 3, SEQ_WORDS = 3 };
+enum {
+    HEAD_WORDS = 4,
+    SEQ_WORDS = 3,
+    STATE_WORDS = sizeof(struct lf_state_seq) / sizeof(int32_t),
+    MARK_WORDS = sizeof(struct lf_state_mark) / sizeof(int32_t)
+};
 
 static int n_blocks_of(int kv_len)
 {
     return (kv_len + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS;
 }
 
-size_t lf_batch_message_words(const struct lf_step_limits *limits, int n_groups)
+size_t lf_batch_message_words(const struct lf_step_limits *limits, const struct lf_kv_layout *layout)
 {
-    size_t of_seq = SEQ_WORDS + (size_t)n_groups * (size_t)n_blocks_of(limits->ctx);
-    return HEAD_WORDS + (size_t)limits->chunk + (size_t)limits->max_out + (size_t)limits->max_seqs * of_seq;
+    size_t of_seq = SEQ_WORDS + (size_t)layout->n_groups * (size_t)n_blocks_of(limits->ctx);
+    size_t n_marks = layout->states.n_layers > 0 ? (size_t)lf_batch_n_marks(limits->max_seqs) : 0;
+    if (layout->states.n_layers > 0) of_seq += STATE_WORDS;
+    return HEAD_WORDS + (size_t)limits->chunk + (size_t)limits->max_out + n_marks * MARK_WORDS +
+           (size_t)limits->max_seqs * of_seq;
 }
 
 /* n words behind those that are there. */
-static void put(int32_t *words, size_t *at, const int32_t *from, int n)
+static void put(int32_t *words, size_t *at, const void *from, int n)
 {
     if (n > 0) memcpy(words + *at, from, (size_t)n * sizeof(*words));
     *at += (size_t)n;
 }
 
-size_t lf_batch_pack(int32_t *words, const struct lf_batch *b, int n_groups)
+size_t lf_batch_pack(int32_t *words, const struct lf_batch *b, const struct lf_kv_layout *layout)
 {
-    const int32_t head[HEAD_WORDS] = {b->n_tokens, b->n_seqs, b->n_out};
+    const int32_t head[HEAD_WORDS] = {b->n_tokens, b->n_seqs, b->n_out, b->n_marks};
     size_t at = 0;
     put(words, &at, head, HEAD_WORDS);
     put(words, &at, b->ids, b->n_tokens);
     put(words, &at, b->logits_idx, b->n_out);
+    if (layout->states.n_layers > 0) {
+        put(words, &at, b->states, b->n_seqs * STATE_WORDS);
+        put(words, &at, b->marks, b->n_marks * MARK_WORDS);
+    }
     for (int i = 0; i < b->n_seqs; i++) {
         const struct lf_kv_seq *seq = &b->seqs[i];
         const int32_t of_seq[SEQ_WORDS] = {seq->n_tokens, seq->kv_len, seq->is_decode};
         put(words, &at, of_seq, SEQ_WORDS);
-        for (int g = 0; g < n_groups; g++)
+        for (int g = 0; g < layout->n_groups; g++)
             put(words, &at, seq->blocks + (size_t)g * (size_t)seq->table_stride, n_blocks_of(seq->kv_len));
     }
     return at;
@@ -49,7 +61,8 @@ static const int32_t *take(const int32_t *words, size_t n_words, size_t *at, int
     return words + *at - n;
 }
 
-void lf_batch_unpack(struct lf_batch *out, struct lf_kv_seq *seqs, const int32_t *words, size_t n_words, int n_groups)
+void lf_batch_unpack(struct lf_batch *out, struct lf_kv_seq *seqs, const int32_t *words, size_t n_words,
+                     const struct lf_kv_layout *layout)
 {
     size_t at = 0;
     int first_token = 0;
@@ -57,10 +70,15 @@ void lf_batch_unpack(struct lf_batch *out, struct lf_kv_seq *seqs, const int32_t
     struct lf_batch b = {.n_tokens = head[0], .n_seqs = head[1], .n_out = head[2], .seqs = seqs};
     b.ids = take(words, n_words, &at, b.n_tokens);
     b.logits_idx = take(words, n_words, &at, b.n_out);
+    if (layout->states.n_layers > 0) {
+        b.n_marks = head[3];
+        b.states = (const void *)take(words, n_words, &at, (int64_t)b.n_seqs * STATE_WORDS);
+        b.marks = (const void *)take(words, n_words, &at, (int64_t)b.n_marks * MARK_WORDS);
+    }
     for (int i = 0; i < b.n_seqs; i++) {
         const int32_t *of_seq = take(words, n_words, &at, SEQ_WORDS);
         int n_blocks = n_blocks_of(of_seq[1]);
-        seqs[i] = (struct lf_kv_seq){.blocks = take(words, n_words, &at, (int64_t)n_groups * n_blocks),
+        seqs[i] = (struct lf_kv_seq){.blocks = take(words, n_words, &at, (int64_t)layout->n_groups * n_blocks),
                                      .table_stride = n_blocks,
                                      .first_token = first_token,
                                      .n_tokens = of_seq[0],

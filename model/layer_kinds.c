@@ -9,8 +9,9 @@
 static struct lf_kv_layer_spec spec_of(const struct lf_hparams *hp, int i, enum lf_dtype act_dtype, bool cache_groups)
 {
     const struct lf_layer_hparams *layer = &hp->layers[i];
+    struct lf_delta_shape delta = lf_split_delta(&hp->delta, &hp->split);
     if (layer->is_delta)
-        return (struct lf_kv_layer_spec){.state_bytes = lf_delta_layer_bytes(&hp->delta, lf_dtype_bytes(act_dtype)),
+        return (struct lf_kv_layer_spec){.state_bytes = lf_delta_layer_bytes(&delta, lf_dtype_bytes(act_dtype)),
                                          .alias_of = -1};
     return (struct lf_kv_layer_spec){.window = cache_groups ? layer->window : 0,
                                      .n_kv_heads = lf_split_n_heads(lf_layer_n_kv_heads(hp, i), &hp->split),

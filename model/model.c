@@ -143,7 +143,7 @@ static bool make_message(struct lf_model *model)
 {
     struct lf_executor *m = &model->x;
     if (lf_split_n_ranks(&model->hp.split) == 1) return true;
-    model->message_words = lf_batch_message_words(&m->limits, m->kinds.layout.n_groups);
+    model->message_words = lf_batch_message_words(&m->limits, &m->kinds.layout);
     model->message = calloc(model->message_words, sizeof(*model->message));
     model->message_seqs = calloc((size_t)m->limits.max_seqs, sizeof(*model->message_seqs));
     return model->message && model->message_seqs;
@@ -297,7 +297,7 @@ static float *logits_of(const struct lf_model *model)
 static void tell(struct lf_model *model, const struct lf_batch *batch)
 {
     if (!model->message) return;
-    size_t n = lf_batch_pack(model->message, batch, model->x.kinds.layout.n_groups);
+    size_t n = lf_batch_pack(model->message, batch, &model->x.kinds.layout);
     lf_comm_tell(model->x.comm, model->message, n * sizeof(*model->message));
     model->told_ns = lf_clock_ns();
 }
@@ -330,8 +330,7 @@ enum lf_status lf_model_follow(struct lf_model *model, struct lf_kv_cache *kv, s
     for (;;) {
         LF_TRY(lf_comm_hear(model->x.comm, model->message, model->message_words * word_bytes, &bytes, err));
         if (bytes == 0) continue; /* rank 0 is there */
-        lf_batch_unpack(&batch, model->message_seqs, model->message, bytes / word_bytes,
-                        model->x.kinds.layout.n_groups);
+        lf_batch_unpack(&batch, model->message_seqs, model->message, bytes / word_bytes, &model->x.kinds.layout);
         lf_executor_run(&model->x, kv, &batch, n_out);
         n_out = model->x.sampled ? batch.n_out : 0;
         share_ids(model, n_out);

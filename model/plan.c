@@ -172,7 +172,7 @@ static uint64_t comm_bytes(const struct frame *f, const struct lf_step_limits *l
     int n_ranks = lf_split_n_ranks(&f->hp->split);
     if (n_ranks == 1) return 0;
     if (!f->info->is_host) return lf_comm_gpu_bytes(n_ranks);
-    uint64_t n_words = lf_batch_message_words(limits, f->kinds->layout.n_groups);
+    uint64_t n_words = lf_batch_message_words(limits, &f->kinds->layout);
     return lf_comm_group_bytes(n_ranks) + (uint64_t)n_ranks * n_words * sizeof(int32_t);
 }
 
@@ -540,7 +540,11 @@ static void find_other_cache(struct frame *f, struct lf_layer_kinds *kinds)
 static enum lf_status check_ranks(const struct frame *f, struct lf_err *err)
 {
     int n_ranks = lf_split_n_ranks(&f->hp->split);
-    if (f->info->is_host || n_ranks <= LF_GPU_RANKS_N) return LF_OK;
+    if (f->info->is_host || n_ranks == 1) return LF_OK;
+    if (f->hp->delta.n_v_heads > 0)
+        return lf_fail(err, LF_UNSUPPORTED,
+                       "gated delta nets have not been run over several GPUs yet: expected one GPU, or --device cpu");
+    if (n_ranks <= LF_GPU_RANKS_N) return LF_OK;
     return lf_fail(err, LF_UNSUPPORTED, "ranks on GPUs are those of one machine, %d at most, not %d", LF_GPU_RANKS_N,
                    n_ranks);
 }

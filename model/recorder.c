@@ -117,10 +117,16 @@ int lf_rec_heads_vector(struct lf_recorder *r, int layer, const char *pattern, i
     return add_vector(r, layer, pattern, "", n_heads, 0, n_heads);
 }
 
-int lf_rec_taps(struct lf_recorder *r, int layer, const char *pattern, int n, int width)
+int lf_rec_taps(struct lf_recorder *r, int layer, const char *pattern, const struct lf_delta_shape *d)
 {
-    int slot = add_vector(r, layer, pattern, ".weight", n * width, 0, 0);
-    if (r->status == LF_OK) r->program.slots[slot].n_taps = width;
+    int width = d->conv_width, slot = add_vector(r, layer, pattern, ".weight", lf_delta_channels(d) * width, 0, 0);
+    struct lf_slot_run k = {.n_rows = d->n_k_heads * d->k_dim * width, .n_heads = d->n_k_heads};
+    struct lf_slot_run runs[LF_SLOT_RUNS_N] = {
+        k, k, {.n_rows = d->n_v_heads * d->v_dim * width, .n_heads = d->n_v_heads}};
+    if (r->status != LF_OK) return slot;
+    r->program.slots[slot].n_taps = width;
+    r->program.slots[slot].shard = LF_SHARD_HEADS;
+    memcpy(r->program.slots[slot].parts[0].runs, runs, sizeof(runs));
     return slot;
 }
 

@@ -56,8 +56,8 @@ int lf_rec_vector_plus(struct lf_recorder *r, int layer, const char *pattern, in
 int lf_rec_bare_vector(struct lf_recorder *r, int layer, const char *pattern, int n);
 /* The same with a number for each head, which ranks divide. */
 int lf_rec_heads_vector(struct lf_recorder *r, int layer, const char *pattern, int n_heads);
-/* The taps of a convolution of n channels by themselves, [n, 1, width] in the files: n · width floats. */
-int lf_rec_taps(struct lf_recorder *r, int layer, const char *pattern, int n, int width);
+/* The taps of a convolution of channels by themselves, [channels, 1, width] in the files: channels · width floats. */
+int lf_rec_taps(struct lf_recorder *r, int layer, const char *pattern, const struct lf_delta_shape *d);
 /* The matrix shares the bytes of another one, unless the files hold one that differs. */
 void lf_rec_tie(struct lf_recorder *r, struct lf_linear linear, struct lf_linear to);
 

@@ -18,7 +18,7 @@ enum lf_shard {
     LF_SHARD_VOCABULARY /* rows, anywhere */
 };
 
-enum { LF_SLOT_PARTS_N = 3, LF_SLOT_RUNS_N = 3, LF_SECTIONS_N = 4, LF_SLOT_ALIGN_BYTES = 64 };
+enum { LF_SLOT_PARTS_N = 4, LF_SLOT_RUNS_N = 3, LF_SECTIONS_N = 4, LF_SLOT_ALIGN_BYTES = 64 };
 
 /* How the rows of a tensor (the elements of a vector) are put in order where they are loaded. */
 enum lf_row_order {

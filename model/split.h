@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "device/delta.h"
+
 /* One rank of so many. Zeroed: there is one, and it has everything. */
 struct lf_split {
     int rank, n_ranks;
@@ -40,6 +42,15 @@ static inline int lf_split_n_heads(int n_heads, const struct lf_split *s)
 static inline int lf_split_first_head(int n_heads, const struct lf_split *s)
 {
     return (int)((int64_t)n_heads * s->rank / lf_split_n_ranks(s));
+}
+
+/* Of a gated delta net its value heads, and the key heads that go with them. */
+static inline struct lf_delta_shape lf_split_delta(const struct lf_delta_shape *d, const struct lf_split *s)
+{
+    struct lf_delta_shape of_rank = *d;
+    of_rank.n_k_heads /= lf_split_n_ranks(s);
+    of_rank.n_v_heads /= lf_split_n_ranks(s);
+    return of_rank;
 }
 
 #endif

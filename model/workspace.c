@@ -75,7 +75,8 @@ static uint64_t scratch_bytes(const struct lf_programs *programs, const struct l
         bytes = LF_MAX(bytes, n);
     }
     if (kinds->layout.states.n_layers > 0) {
-        uint64_t n = ops->delta_scratch_bytes(&hp->delta, limits->chunk, limits->max_seqs);
+        struct lf_delta_shape delta = lf_split_delta(&hp->delta, &hp->split);
+        uint64_t n = ops->delta_scratch_bytes(&delta, limits->chunk, limits->max_seqs);
         bytes = LF_MAX(bytes, n);
     }
     return bytes;

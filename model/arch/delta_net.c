@@ -43,6 +43,7 @@ static struct lf_slot_part half_of_q(const struct lf_hparams *hp, bool is_gate)
                                  .order = LF_ROWS_BY_SECTION,
                                  .sections = {hp->head_dim, hp->head_dim},
                                  .n_stored = 2 * n_q,
+                                 .runs = {{.n_rows = n_q, .n_heads = hp->n_heads}},
                                  .first = is_gate ? n_q : 0};
 }
 
@@ -50,12 +51,14 @@ static int attention(struct lf_recorder *r, int layer, int x)
 {
     const struct lf_hparams *hp = r->hp;
     int n_kv = lf_decoder_n_kv(hp, layer);
-    struct lf_linear_opts qkv = {.parts = {half_of_q(hp, false),
-                                           {.pattern = "model.layers.#.self_attn.k_proj", .n_rows = n_kv},
-                                           {.pattern = "model.layers.#.self_attn.v_proj", .n_rows = n_kv}},
-                                 .n_in = hp->hidden,
-                                 .bias = hp->qkv_bias,
-                                 .shard = LF_SHARD_HEADS};
+    struct lf_slot_run kv = {.n_rows = n_kv, .n_heads = hp->n_kv_heads, .is_kv = true};
+    struct lf_linear_opts qkv = {
+        .parts = {half_of_q(hp, false),
+                  {.pattern = "model.layers.#.self_attn.k_proj", .n_rows = n_kv, .runs = {kv}},
+                  {.pattern = "model.layers.#.self_attn.v_proj", .n_rows = n_kv, .runs = {kv}}},
+        .n_in = hp->hidden,
+        .bias = hp->qkv_bias,
+        .shard = LF_SHARD_HEADS};
     struct lf_linear_opts gate = {
         .parts = {half_of_q(hp, true)}, .n_in = hp->hidden, .bias = hp->qkv_bias, .shard = LF_SHARD_HEADS};
     int norm = norm_of(r, layer, "model.layers.#.input_layernorm", hp->hidden);
@@ -76,9 +79,9 @@ static int delta_net(struct lf_recorder *r, int layer, int x, lf_delta_inputs_of
                                  .shard = LF_SHARD_COLUMNS};
     int norm = norm_of(r, layer, "model.layers.#.input_layernorm", r->hp->hidden);
     struct lf_delta_inputs in = inputs_of(r, layer);
-    int taps = lf_rec_taps(r, layer, "model.layers.#.linear_attn.conv1d", lf_delta_channels(d), d->conv_width);
-    int a_log = lf_rec_bare_vector(r, layer, "model.layers.#.linear_attn.A_log", d->n_v_heads);
-    int dt = lf_rec_bare_vector(r, layer, "model.layers.#.linear_attn.dt_bias", d->n_v_heads);
+    int taps = lf_rec_taps(r, layer, "model.layers.#.linear_attn.conv1d", d);
+    int a_log = lf_rec_heads_vector(r, layer, "model.layers.#.linear_attn.A_log", d->n_v_heads);
+    int dt = lf_rec_heads_vector(r, layer, "model.layers.#.linear_attn.dt_bias", d->n_v_heads);
     int of_head = lf_rec_vector(r, layer, "model.layers.#.linear_attn.norm", d->v_dim);
     int h = lf_rec_rmsnorm(r, x, norm);
     int ba = lf_rec_gemm_float(r, h, in.ba), qkvz = lf_rec_gemm(r, h, in.qkvz);

@@ -8,24 +8,29 @@
 
 enum { EXPERTS = 256, PER_TOKEN = 8 }; /* where the keys are missing */
 
-static struct lf_linear two_of(struct lf_recorder *r, int layer, const char *first, int n_first, const char *second,
-                               int n_second)
+static struct lf_linear two_of(struct lf_recorder *r, int layer, struct lf_slot_part first, struct lf_slot_part second)
 {
-    struct lf_linear_opts opts = {
-        .parts = {{.pattern = first, .n_rows = n_first}, {.pattern = second, .n_rows = n_second}},
-        .n_in = r->hp->hidden,
-        .shard = LF_SHARD_HEADS};
+    struct lf_linear_opts opts = {.parts = {first, second}, .n_in = r->hp->hidden, .shard = LF_SHARD_HEADS};
     return lf_rec_linear(r, layer, &opts);
+}
+
+/* So many rows of each value head. */
+static struct lf_slot_part of_v_heads(const struct lf_delta_shape *d, const char *pattern, int n_each)
+{
+    int n = d->n_v_heads * n_each;
+    return (struct lf_slot_part){.pattern = pattern, .n_rows = n, .runs = {{.n_rows = n, .n_heads = d->n_v_heads}}};
 }
 
 static struct lf_delta_inputs inputs_of(struct lf_recorder *r, int layer)
 {
     const struct lf_delta_shape *d = &r->hp->delta;
-    return (struct lf_delta_inputs){.qkvz =
-                                        two_of(r, layer, "model.layers.#.linear_attn.in_proj_qkv", lf_delta_channels(d),
-                                               "model.layers.#.linear_attn.in_proj_z", d->n_v_heads * d->v_dim),
-                                    .ba = two_of(r, layer, "model.layers.#.linear_attn.in_proj_b", d->n_v_heads,
-                                                 "model.layers.#.linear_attn.in_proj_a", d->n_v_heads)};
+    struct lf_slot_run k = {.n_rows = d->n_k_heads * d->k_dim, .n_heads = d->n_k_heads};
+    struct lf_slot_part z = of_v_heads(d, "model.layers.#.linear_attn.in_proj_z", d->v_dim);
+    struct lf_slot_part qkv = {
+        .pattern = "model.layers.#.linear_attn.in_proj_qkv", .n_rows = lf_delta_channels(d), .runs = {k, k, z.runs[0]}};
+    return (struct lf_delta_inputs){.qkvz = two_of(r, layer, qkv, z),
+                                    .ba = two_of(r, layer, of_v_heads(d, "model.layers.#.linear_attn.in_proj_b", 1),
+                                                 of_v_heads(d, "model.layers.#.linear_attn.in_proj_a", 1))};
 }
 
 static void record(struct lf_recorder *r)

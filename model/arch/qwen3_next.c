@@ -8,25 +8,25 @@
 
 enum { EXPERTS = 512, PER_TOKEN = 10 }; /* where the keys are missing */
 
+static struct lf_linear by_key_head(struct lf_recorder *r, int layer, struct lf_slot_part part)
+{
+    part.order = LF_ROWS_BY_SECTION;
+    part.n_stored = part.n_rows;
+    part.runs[0] = (struct lf_slot_run){.n_rows = part.n_rows, .n_heads = r->hp->delta.n_k_heads};
+    return lf_rec_linear(r, layer,
+                         &(struct lf_linear_opts){.parts = {part}, .n_in = r->hp->hidden, .shard = LF_SHARD_HEADS});
+}
+
 static struct lf_delta_inputs inputs_of(struct lf_recorder *r, int layer)
 {
     const struct lf_delta_shape *d = &r->hp->delta;
-    int ratio = d->n_v_heads / d->n_k_heads, n = lf_delta_channels(d) + d->n_v_heads * d->v_dim;
-    struct lf_linear_opts qkvz = {.parts = {{.pattern = "model.layers.#.linear_attn.in_proj_qkvz",
-                                             .n_rows = n,
-                                             .order = LF_ROWS_BY_SECTION,
-                                             .sections = {d->k_dim, d->k_dim, ratio * d->v_dim, ratio * d->v_dim},
-                                             .n_stored = n}},
-                                  .n_in = r->hp->hidden,
-                                  .shard = LF_SHARD_HEADS};
-    struct lf_linear_opts ba = {.parts = {{.pattern = "model.layers.#.linear_attn.in_proj_ba",
-                                           .n_rows = 2 * d->n_v_heads,
-                                           .order = LF_ROWS_BY_SECTION,
-                                           .sections = {ratio, ratio},
-                                           .n_stored = 2 * d->n_v_heads}},
-                                .n_in = r->hp->hidden,
-                                .shard = LF_SHARD_HEADS};
-    return (struct lf_delta_inputs){.qkvz = lf_rec_linear(r, layer, &qkvz), .ba = lf_rec_linear(r, layer, &ba)};
+    int ratio = d->n_v_heads / d->n_k_heads, n_v = ratio * d->v_dim;
+    struct lf_slot_part qkvz = {.pattern = "model.layers.#.linear_attn.in_proj_qkvz",
+                                .n_rows = lf_delta_channels(d) + d->n_v_heads * d->v_dim,
+                                .sections = {d->k_dim, d->k_dim, n_v, n_v}};
+    struct lf_slot_part ba = {
+        .pattern = "model.layers.#.linear_attn.in_proj_ba", .n_rows = 2 * d->n_v_heads, .sections = {ratio, ratio}};
+    return (struct lf_delta_inputs){.qkvz = by_key_head(r, layer, qkvz), .ba = by_key_head(r, layer, ba)};
 }
 
 static void record(struct lf_recorder *r)

@@ -96,11 +96,6 @@ static enum lf_status check_sizes(const struct shard *s)
 static const char *not_divided(const struct lf_op *op)
 {
     switch (op->kind) {
-    case LF_OP_CONV:
-    case LF_OP_DELTA:
-    case LF_OP_GATED_NORM:
-    case LF_OP_GATE_SIGMOID:
-        return "gated delta nets";
     case LF_OP_ROPE_APPEND:
     case LF_OP_ROPE:
         return op->norm_whole_row ? "norms of all heads at once" : NULL;
@@ -130,6 +125,21 @@ static enum lf_status check_ops(const struct shard *s)
 
 /* ---- slots ---- */
 
+/* The rank's heads of a part whose tensor has them one behind the other, some rows of each section. */
+static struct lf_slot_part cut_sections(const struct shard *s, const struct lf_slot_part *part)
+{
+    struct lf_slot_part cut = *part;
+    int n_heads = part->runs[0].n_heads, n = lf_split_n_heads(n_heads, s->split);
+    int head_rows = part->n_stored / n_heads;
+    memset(cut.runs, 0, sizeof(cut.runs));
+    cut.n_stored = n * head_rows;
+    cut.n_rows = part->n_rows / n_heads * n;
+    cut.first = part->first / n_heads * n;
+    cut.rank_row = lf_split_first_head(n_heads, s->split) * head_rows;
+    cut.rank_rows = part->n_stored;
+    return cut;
+}
+
 /* The rank's rows of a run that begins at row `first` of its part. */
 static struct lf_slot_part cut_run(const struct shard *s, const struct lf_slot *slot, const struct lf_slot_part *part,
                                    int first, const struct lf_slot_run *run)
@@ -137,7 +147,7 @@ static struct lf_slot_part cut_run(const struct shard *s, const struct lf_slot *
     const struct lf_split *split = s->split;
     struct lf_slot_part cut = *part;
     int begin, end;
-    LF_ASSERT(part->order != LF_ROWS_BY_SECTION);
+    if (part->order == LF_ROWS_BY_SECTION) return cut_sections(s, part);
     if (slot->shard == LF_SHARD_HEADS) {
         int head_rows = run->n_rows / run->n_heads;
         begin = lf_split_first_head(run->n_heads, split) * head_rows;
@@ -252,6 +262,18 @@ static enum lf_status shard_gemm(struct shard *s, int at)
     return LF_OK;
 }
 
+/* A gated delta net of some heads: its convolution's channels and its states are theirs. */
+static enum lf_status shard_delta(struct shard *s, int at)
+{
+    struct lf_op *op = &s->p->ops[at];
+    struct lf_value *y = &s->p->values[op->out[LF_OP_Y]];
+    if (!reads_part(s, op)) return mismatch(s, op);
+    op->delta = lf_split_delta(&op->delta, s->split);
+    y->width = op->kind == LF_OP_CONV ? lf_delta_channels(&op->delta) : op->delta.n_v_heads * op->delta.v_dim;
+    y->is_part = true;
+    return LF_OK;
+}
+
 /* Rows of a token's experts, of which the sum is yet to come: over ranks behind that, once a token. */
 static enum lf_status shard_expert_gemm(struct shard *s, int at)
 {
@@ -294,7 +316,12 @@ static enum lf_status shard_op(struct shard *s, int at)
         return shard_expert_gemm(s, at);
     case LF_OP_EXPERT_SUM:
         return shard_expert_sum(s, at);
+    case LF_OP_CONV:
+    case LF_OP_DELTA:
+        return shard_delta(s, at);
     case LF_OP_GATE_MUL:
+    case LF_OP_GATED_NORM:
+    case LF_OP_GATE_SIGMOID:
     case LF_OP_ROPE_APPEND:
     case LF_OP_ROPE:
     case LF_OP_ATTENTION:

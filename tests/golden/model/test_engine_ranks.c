@@ -26,8 +26,28 @@ static void write_model(const struct temp_dir *dir)
     config_write(&c, dir);
 }
 
+/* Experts, one for all, and layers with states. */
+static void write_model_with_states(const struct temp_dir *dir)
+{
+    struct config_text c = config_good("[\"Qwen3_5MoeForCausalLM\"]", "\"qwen3_5_moe_text\"");
+    config_set(&c, "num_attention_heads", "4");
+    config_set(&c, "num_key_value_heads", "2");
+    config_set(&c, "num_hidden_layers", "3");
+    config_set(&c, "full_attention_interval", "3");
+    config_set(&c, "max_position_embeddings", "1536");
+    config_set(&c, "linear_num_key_heads", "2");
+    config_set(&c, "linear_num_value_heads", "4");
+    config_set(&c, "linear_key_head_dim", "16");
+    config_set(&c, "linear_value_head_dim", "24");
+    config_set(&c, "num_experts", "6");
+    config_set(&c, "num_experts_per_tok", "2");
+    config_set(&c, "moe_intermediate_size", "24");
+    config_set(&c, "shared_expert_intermediate_size", "40");
+    config_write(&c, dir);
+}
+
 struct setup {
-    int chunk;
+    int chunk, least_cached;
     bool is_first; /* its answers are what others are compared with */
     struct answer expected[PROMPTS];
 };
@@ -43,43 +63,56 @@ static void ask_all(struct model_rig *rig, int rank, void *ctx)
     ask_alone(engine, lengths, PROMPTS, s->is_first ? s->expected : got);
     if (!s->is_first) expect_same(s->expected, got, lengths, PROMPTS);
     int n_cached = collect(submit(engine, lengths[PROMPTS - 1]), &got[PROMPTS - 1]).n_cached;
-    assert_true(n_cached >= 640);
+    assert_true(n_cached >= s->least_cached);
     assert_memory_equal(&got[PROMPTS - 1], &s->expected[PROMPTS - 1], sizeof(got[0]));
     ask_together(engine, lengths, PROMPTS, 2, got);
     expect_same(s->expected, got, lengths, PROMPTS);
     lf_engine_destroy(engine);
     expect_all_back(&rig->kv.pool);
+    if (rig->kv.states.n_layers > 0) expect_all_back(&rig->kv.slots);
+}
+
+static void check_split(const struct temp_dir *dir, int n_ranks, enum lf_dtype kv_dtype, int least_cached)
+{
+    static const int chunks[] = {512, 16, 130};
+    static struct setup s;
+    for (size_t i = 0; i < LF_N_ELEMS(chunks); i++) {
+        s.chunk = chunks[i];
+        s.is_first = i == 0;
+        s.least_cached = least_cached;
+        struct model_rig_opts opts = {.dir = dir->path,
+                                      .load = LF_LOAD_DUMMY,
+                                      .seed = 3,
+                                      .max_isa = -1,
+                                      .n_threads = 1 + (int)i % 2,
+                                      .ctx = CTX,
+                                      .chunk = s.chunk,
+                                      .max_seqs = 8,
+                                      .max_out = 8,
+                                      .kv_tokens = 4 * CTX,
+                                      .kv_dtype = kv_dtype,
+                                      .prefix_cache = true,
+                                      .cache_groups = true};
+        rank_rigs_lead(&opts, n_ranks, ask_all, &s);
+    }
 }
 
 static void answers_belong_to_the_split_alone(void **state)
 {
     (void)state;
-    static const int chunks[] = {512, 16, 130};
     static const enum lf_dtype kv_dtypes[] = {LF_BF16, LF_E4M3};
     struct temp_dir dir = temp_dir_make();
     write_model(&dir);
-    for (size_t k = 0; k < 4; k++) {
-        static struct setup s;
-        int n_ranks = 2 + (int)k / 2 * 2;
-        for (size_t i = 0; i < LF_N_ELEMS(chunks); i++) {
-            s.chunk = chunks[i];
-            s.is_first = i == 0;
-            struct model_rig_opts opts = {.dir = dir.path,
-                                          .load = LF_LOAD_DUMMY,
-                                          .seed = 3,
-                                          .max_isa = -1,
-                                          .n_threads = 1 + (int)i % 2,
-                                          .ctx = CTX,
-                                          .chunk = s.chunk,
-                                          .max_seqs = 8,
-                                          .max_out = 8,
-                                          .kv_tokens = 4 * CTX,
-                                          .kv_dtype = kv_dtypes[k % 2],
-                                          .prefix_cache = true,
-                                          .cache_groups = true};
-            rank_rigs_lead(&opts, n_ranks, ask_all, &s);
-        }
-    }
+    for (int k = 0; k < 4; k++) check_split(&dir, 2 + k / 2 * 2, kv_dtypes[k % 2], 640);
+    temp_dir_remove(&dir);
+}
+
+static void answers_of_experts_and_states_do_too(void **state)
+{
+    (void)state;
+    struct temp_dir dir = temp_dir_make();
+    write_model_with_states(&dir);
+    check_split(&dir, 2, LF_BF16, 64);
     temp_dir_remove(&dir);
 }
 
@@ -87,6 +120,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_belong_to_the_split_alone),
+        cmocka_unit_test(answers_of_experts_and_states_do_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

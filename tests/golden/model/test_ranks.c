@@ -44,6 +44,11 @@ static const struct {
               {"mixtral-whole-bf16", true, 2},
               {"gpt-oss-f32", false, 4},
               {"gpt-oss-bf16", true, 4},
+              {"qwen3-next-f32", false, 2},
+              {"qwen3.5-f32", false, 2},
+              {"qwen3.5-bf16", true, 2},
+              {"qwen3.5-moe-f32", false, 2},
+              {"qwen3.5-moe-bf16", true, 2},
               {"ministral3-f32", false, 4},
               {"gemma3-f32", false, 4},
               {"gemma3-bf16", true, 4}};

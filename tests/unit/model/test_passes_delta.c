@@ -25,7 +25,7 @@ static int delta_layer(struct lf_recorder *r, int layer, int x)
     struct lf_linear in = matrix(r, layer, "in", CHANNELS + N_V, HIDDEN),
                      ba = matrix(r, layer, "ba", 2 * V_HEADS, HIDDEN);
     struct lf_linear out = matrix(r, layer, "out", HIDDEN, N_V);
-    int taps = lf_rec_taps(r, layer, "conv1d", CHANNELS, TAPS), a_log = lf_rec_bare_vector(r, layer, "a", V_HEADS);
+    int taps = lf_rec_taps(r, layer, "conv1d", &r->hp->delta), a_log = lf_rec_bare_vector(r, layer, "a", V_HEADS);
     int dt = lf_rec_bare_vector(r, layer, "dt", V_HEADS), norm = lf_rec_vector(r, layer, "n", V_DIM);
     int h = lf_rec_rmsnorm(r, x, LF_NONE);
     int b_a = lf_rec_gemm_float(r, h, ba), qkvz = lf_rec_gemm(r, h, in);
