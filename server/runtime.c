@@ -574,7 +574,9 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
     kv.identity_bytes = sizeof(identity);
     LF_TRY(lf_kv_cache_open(&rt->kv, rt->dev, &kv, err));
     LF_TRY(lf_model_prepare(rt->model, &rt->kv, err));
-    return rt->ranks ? lf_ranks_wait(rt->ranks, err) : LF_OK;
+    if (!rt->ranks) return LF_OK;
+    LF_TRY(lf_ranks_wait(rt->ranks, err));
+    return lf_model_beat(rt->model, err); /* from here on they wait with a bound */
 }
 
 enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err)
