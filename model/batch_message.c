@@ -32,8 +32,11 @@ static void put(int32_t *words, size_t *at, const void *from, int n)
     *at += (size_t)n;
 }
 
-size_t lf_batch_pack(int32_t *words, const struct lf_batch *b, const struct lf_kv_layout *layout)
+size_t lf_batch_pack(int32_t *words, const struct lf_batch *b, const struct lf_step_limits *limits,
+                     const struct lf_kv_layout *layout)
 {
+    LF_ASSERT(b->n_tokens <= limits->chunk && b->n_seqs <= limits->max_seqs && b->n_out <= limits->max_out);
+    LF_ASSERT(b->n_marks <= lf_batch_n_marks(limits->max_seqs));
     const int32_t head[HEAD_WORDS] = {b->n_tokens, b->n_seqs, b->n_out, b->n_marks};
     size_t at = 0;
     put(words, &at, head, HEAD_WORDS);
@@ -45,6 +48,7 @@ size_t lf_batch_pack(int32_t *words, const struct lf_batch *b, const struct lf_k
     }
     for (int i = 0; i < b->n_seqs; i++) {
         const struct lf_kv_seq *seq = &b->seqs[i];
+        LF_ASSERT(seq->kv_len <= limits->ctx);
         const int32_t of_seq[SEQ_WORDS] = {seq->n_tokens, seq->kv_len, seq->is_decode};
         put(words, &at, of_seq, SEQ_WORDS);
         for (int g = 0; g < layout->n_groups; g++)
@@ -61,13 +65,14 @@ static const int32_t *take(const int32_t *words, size_t n_words, size_t *at, int
     return words + *at - n;
 }
 
-void lf_batch_unpack(struct lf_batch *out, struct lf_kv_seq *seqs, const int32_t *words, size_t n_words,
+void lf_batch_unpack(struct lf_batch *out, struct lf_kv_seq *seqs, int max_seqs, const int32_t *words, size_t n_words,
                      const struct lf_kv_layout *layout)
 {
     size_t at = 0;
     int first_token = 0;
     const int32_t *head = take(words, n_words, &at, HEAD_WORDS);
     struct lf_batch b = {.n_tokens = head[0], .n_seqs = head[1], .n_out = head[2], .seqs = seqs};
+    LF_ASSERT(b.n_seqs >= 0 && b.n_seqs <= max_seqs);
     b.ids = take(words, n_words, &at, b.n_tokens);
     b.logits_idx = take(words, n_words, &at, b.n_out);
     if (layout->states.n_layers > 0) {

@@ -297,7 +297,7 @@ static float *logits_of(const struct lf_model *model)
 static void tell(struct lf_model *model, const struct lf_batch *batch)
 {
     if (!model->message) return;
-    size_t n = lf_batch_pack(model->message, batch, &model->x.kinds.layout);
+    size_t n = lf_batch_pack(model->message, batch, &model->x.limits, &model->x.kinds.layout);
     lf_comm_tell(model->x.comm, model->message, n * sizeof(*model->message));
     model->told_ns = lf_clock_ns();
 }
@@ -330,7 +330,8 @@ enum lf_status lf_model_follow(struct lf_model *model, struct lf_kv_cache *kv, s
     for (;;) {
         LF_TRY(lf_comm_hear(model->x.comm, model->message, model->message_words * word_bytes, &bytes, err));
         if (bytes == 0) continue; /* rank 0 is there */
-        lf_batch_unpack(&batch, model->message_seqs, model->message, bytes / word_bytes, &model->x.kinds.layout);
+        lf_batch_unpack(&batch, model->message_seqs, model->x.limits.max_seqs, model->message, bytes / word_bytes,
+                        &model->x.kinds.layout);
         lf_executor_run(&model->x, kv, &batch, n_out);
         n_out = model->x.sampled ? batch.n_out : 0;
         share_ids(model, n_out);

@@ -1,0 +1,122 @@
+/* A step as ranks tell it to each other: what arrives is what was said, and no message is longer than the longest. */
+#include <string.h>
+
+#include "model/batch_message.h"
+#include "tests/support/test.h"
+
+enum { CHUNK = 300, MAX_SEQS = 3, MAX_OUT = 5, CTX = 1000, STRIDE = 20, GROUPS_N = 2 };
+
+static const struct lf_step_limits limits = {.ctx = CTX, .chunk = CHUNK, .max_seqs = MAX_SEQS, .max_out = MAX_OUT};
+
+struct step {
+    int32_t ids[CHUNK], logits_idx[MAX_OUT], tables[MAX_SEQS][GROUPS_N * STRIDE];
+    struct lf_kv_seq seqs[MAX_SEQS];
+    struct lf_state_seq states[MAX_SEQS];
+    struct lf_state_mark marks[2];
+    struct lf_batch batch;
+};
+
+/* Sequences of the given tokens behind which kv_len keys lie; tables are longer than these need. */
+static void make_step(struct step *s, int n_seqs, const int *n_tokens, const int *kv_len, int n_out)
+{
+    memset(s, 0, sizeof(*s));
+    s->batch = (struct lf_batch){.ids = s->ids, .seqs = s->seqs, .n_seqs = n_seqs, .logits_idx = s->logits_idx};
+    for (int i = 0; i < n_seqs; i++) {
+        s->seqs[i] = (struct lf_kv_seq){.blocks = s->tables[i],
+                                        .table_stride = STRIDE,
+                                        .first_token = s->batch.n_tokens,
+                                        .n_tokens = n_tokens[i],
+                                        .kv_len = kv_len[i],
+                                        .is_decode = i % 2 == 1};
+        for (int k = 0; k < GROUPS_N * STRIDE; k++) s->tables[i][k] = 1000 * i + k;
+        s->batch.n_tokens += n_tokens[i];
+    }
+    for (int i = 0; i < s->batch.n_tokens; i++) s->ids[i] = i % 7 == 0 ? -1 - i : i;
+    for (int i = 0; i < n_out; i++) s->logits_idx[i] = 2 * i;
+    s->batch.n_out = n_out;
+}
+
+static void check_seq(const struct lf_kv_seq *got, const struct lf_kv_seq *said, int n_groups)
+{
+    int n_blocks = (said->kv_len + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS;
+    assert_int_equal(got->first_token, said->first_token);
+    assert_int_equal(got->n_tokens, said->n_tokens);
+    assert_int_equal(got->kv_len, said->kv_len);
+    assert_int_equal(got->is_decode, said->is_decode);
+    for (int g = 0; g < n_groups; g++)
+        assert_memory_equal(got->blocks + g * got->table_stride, said->blocks + g * said->table_stride,
+                            (size_t)n_blocks * sizeof(*got->blocks));
+}
+
+/* Says it and hears it; returns its words. */
+static size_t pass_on(const struct step *s, const struct lf_kv_layout *layout)
+{
+    enum { GUARD = 0x5a5a5a5a };
+    struct lf_batch got;
+    struct lf_kv_seq seqs[MAX_SEQS];
+    size_t most = lf_batch_message_words(&limits, layout);
+    int32_t *words = malloc((most + 1) * sizeof(*words));
+    assert_non_null(words);
+    words[most] = GUARD;
+    size_t n = lf_batch_pack(words, &s->batch, &limits, layout);
+    assert_true(n <= most && words[most] == GUARD);
+    lf_batch_unpack(&got, seqs, MAX_SEQS, words, n, layout);
+    assert_int_equal(got.n_tokens, s->batch.n_tokens);
+    assert_int_equal(got.n_seqs, s->batch.n_seqs);
+    assert_int_equal(got.n_out, s->batch.n_out);
+    assert_memory_equal(got.ids, s->ids, (size_t)s->batch.n_tokens * sizeof(*s->ids));
+    assert_memory_equal(got.logits_idx, s->logits_idx, (size_t)s->batch.n_out * sizeof(*s->logits_idx));
+    for (int i = 0; i < s->batch.n_seqs; i++) check_seq(&got.seqs[i], &s->seqs[i], layout->n_groups);
+    if (layout->states.n_layers > 0) {
+        assert_int_equal(got.n_marks, s->batch.n_marks);
+        assert_memory_equal(got.states, s->states, (size_t)s->batch.n_seqs * sizeof(*s->states));
+        assert_memory_equal(got.marks, s->marks, (size_t)s->batch.n_marks * sizeof(*s->marks));
+    }
+    free(words);
+    return n;
+}
+
+static void what_arrives_is_what_was_said(void **state)
+{
+    (void)state;
+    struct step s;
+    const struct lf_kv_layout one = {.n_groups = 1}, two = {.n_groups = GROUPS_N};
+    make_step(&s, 3, (int[]){1, 64, 2}, (int[]){1, 64, 129}, 4);
+    pass_on(&s, &one);
+    pass_on(&s, &two);
+    make_step(&s, 1, (int[]){100}, (int[]){900}, 0); /* nobody's logits */
+    pass_on(&s, &two);
+}
+
+static void states_go_along(void **state)
+{
+    (void)state;
+    struct step s;
+    const struct lf_kv_layout layout = {.n_groups = 1, .states = {.n_layers = 2}};
+    make_step(&s, 2, (int[]){5, 1}, (int[]){70, 300}, 2);
+    for (size_t i = 0; i < sizeof(s.states); i++) ((unsigned char *)s.states)[i] = (unsigned char)(i * 37);
+    for (size_t i = 0; i < sizeof(s.marks); i++) ((unsigned char *)s.marks)[i] = (unsigned char)(i * 53);
+    s.batch.states = s.states;
+    s.batch.marks = s.marks;
+    s.batch.n_marks = 2;
+    pass_on(&s, &layout);
+}
+
+static void the_longest_has_as_many_words_as_are_reserved(void **state)
+{
+    (void)state;
+    struct step s;
+    const struct lf_kv_layout two = {.n_groups = GROUPS_N};
+    make_step(&s, MAX_SEQS, (int[]){CHUNK - 2, 1, 1}, (int[]){CTX, CTX, CTX}, MAX_OUT);
+    assert_int_equal(pass_on(&s, &two), lf_batch_message_words(&limits, &two));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_arrives_is_what_was_said),
+        cmocka_unit_test(states_go_along),
+        cmocka_unit_test(the_longest_has_as_many_words_as_are_reserved),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
