@@ -227,16 +227,25 @@ enum lf_status lf_part_bind(struct lf_part *part, const struct lf_slot *slot, co
     return bind(&b, part, err);
 }
 
+/* How the module's matrix would be quantized; NULL: it would not be. Logits are left out by most that quantize all
+ * layers, without a word, so they must be named. */
+static enum lf_status find_dummy_scheme(const struct lf_slot *slot, const struct lf_quantization *q,
+                                        struct lf_str module, const struct lf_scheme **out, struct lf_err *err)
+{
+    bool is_ignored, is_named = slot->layer >= 0;
+    if (!is_named) LF_TRY(lf_quantization_names(q, module, &is_named, err));
+    if (!is_named) return LF_OK;
+    return lf_quantization_find(q, module, out, &is_ignored, err);
+}
+
 enum lf_status lf_part_bind_dummy(struct lf_part *p, const struct lf_slot *slot, const struct lf_hparams *hp,
                                   struct lf_err *err)
 {
     const struct lf_scheme *scheme = slot->by_columns && hp->mxfp4 ? &mxfp4_scheme : NULL;
     struct place at = own_place(slot, p);
-    bool is_ignored = false;
     if (slot->is_vector || p->tensor_columns > 0) return LF_OK; /* codes are not divided by columns */
-    if (hp->quantization)
-        LF_TRY(lf_quantization_find(hp->quantization, lf_str_c(at.module), &scheme, &is_ignored, err));
-    if (!scheme || is_ignored) return LF_OK;
+    if (hp->quantization) LF_TRY(find_dummy_scheme(slot, hp->quantization, lf_str_c(at.module), &scheme, err));
+    if (!scheme) return LF_OK;
     p->stored = LF_STORED_PACKED;
     p->quantized = (struct lf_quantized){
         .scheme = *scheme, .n_shares = 1, .n_out = p->n_rows, .n_in = p->n_in, .n_columns = p->n_in};

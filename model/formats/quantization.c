@@ -156,6 +156,15 @@ enum lf_status lf_quantization_find(const struct lf_quantization *q, struct lf_s
     return LF_OK;
 }
 
+enum lf_status lf_quantization_names(const struct lf_quantization *q, struct lf_str module, bool *named,
+                                     struct lf_err *err)
+{
+    *named = false;
+    for (int i = 0; i < q->n_groups && !*named; i++)
+        LF_TRY(lf_modules_match(named, &q->groups[i].targets, module, err));
+    return LF_OK;
+}
+
 bool lf_quantization_is_aside(struct lf_str tensor)
 {
     static const char *const ends[] = {".input_scale",       ".activation_scale",

@@ -43,6 +43,9 @@ void lf_quantization_free(struct lf_quantization *q); /* accepts NULL */
  * list of those left out. */
 LF_MUST_CHECK enum lf_status lf_quantization_find(const struct lf_quantization *q, struct lf_str module,
                                                   const struct lf_scheme **out, bool *ignored, struct lf_err *err);
+/* *named: some group is for the module by its name, not for all that others leave. LF_LIMIT. */
+LF_MUST_CHECK enum lf_status lf_quantization_names(const struct lf_quantization *q, struct lf_str module, bool *named,
+                                                   struct lf_err *err);
 /* Whether a tensor is of how others quantize activations, or their caches: no part of a matrix. */
 bool lf_quantization_is_aside(struct lf_str tensor);
 

@@ -483,6 +483,7 @@ static void dummy_weights_are_quantized_as_the_configuration_says(void **state)
     assert_int_equal(down->format.code, LF_CODE_I4);
     assert_int_equal(slot(&f, &a, "model.embed_tokens.weight")->format.code, LF_CODE_NONE);
     assert_int_equal(slot(&f, &a, "model.norm.weight")->format.code, LF_CODE_NONE);
+    assert_int_equal(slot(&f, &a, "lm_head.weight")->format.code, LF_CODE_NONE);
     for (int r = 0; r < 64; r++) {
         ops->weight_row(f.dev, down, r, row);
         ops->weight_row(f.dev, slot(&f, &b, "model.layers.1.mlp.down_proj.weight"), r, same);
