@@ -94,6 +94,7 @@ static void add_kv(struct lf_sha256 *sha, const struct lf_hparams *hp, const str
     snprintf(text, sizeof(text), "%s, %s, %d, %d, %d, %d", lf_dtype_name(plan->kv_dtype), is_host ? "lanes" : "rows",
              (int)LF_KV_BLOCK_TOKENS, hp->n_layers, hp->n_kv_heads, hp->head_dim);
     add_text(sha, "kv", text);
+    if (plan->kv_dtype == LF_E4M3) add_text(sha, "fp8 pages", "2"); /* raised when their layout changes (kv_fp8.h) */
 }
 
 static void add_rank(struct lf_sha256 *sha, const struct lf_split *split)
