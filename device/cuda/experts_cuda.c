@@ -32,9 +32,10 @@ static int launch_gemm(const struct lf_device *dev, const struct lf_expert_gemm_
     const struct lf_cuda *cuda = dev->cuda;
     size_t expert_bytes = (size_t)lf_weight_expert_bytes(&dev->ops, p->w);
     int n_sms = dev->info.n_sms;
+    bool fits = cuda->has_expert_gemm && lf_cuda_expert_gemm_sm90_supports(p);
+    LF_ASSERT(fits || lf_format_is_plain(&p->w->format));
     if (!lf_format_is_plain(&p->w->format)) return lf_cuda_expert_gemm_coded_sm90(p, expert_bytes, n_sms, -1, how);
-    if (cuda->has_expert_gemm && lf_cuda_expert_gemm_sm90_supports(p))
-        return lf_cuda_expert_gemm_sm90(p, expert_bytes, n_sms, -1, how);
+    if (fits) return lf_cuda_expert_gemm_sm90(p, expert_bytes, n_sms, -1, how);
     if (cuda->has_expert_gemv && lf_cuda_expert_gemv_supports(p))
         return lf_cuda_expert_gemv(p, expert_bytes, n_sms, how);
     return lf_cuda_expert_gemm_any(p, expert_bytes, how);

@@ -76,7 +76,9 @@ void lf_cuda_gemm_coded(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     struct lf_gemm_params few = *p;
     few.n_tokens = LF_MIN(p->n_tokens, (int)LF_CUDA_GEMV_TOKENS);
-    if (lf_cuda_fp8_op_takes(dev, p))
+    bool is_fp8 = lf_cuda_fp8_op_takes(dev, p);
+    LF_ASSERT(is_fp8 || p->x_codes.codes == NULL);
+    if (is_fp8)
         lf_cuda_fp8_op(dev, p);
     else if (p->n_tokens <= SLICED_TOKENS && lf_cuda_gemm_coded_is_gemv(dev, &few))
         run_slices(dev, p);

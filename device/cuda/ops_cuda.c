@@ -41,6 +41,7 @@ static void check_gemm(const struct lf_gemm_params *p)
     LF_ASSERT(p->x_stride >= p->w->n_in && p->y_stride >= p->w->n_out);
     LF_ASSERT(p->residual == NULL || p->y_float);
     LF_ASSERT(p->norm.h == NULL || (p->y_float && p->y_stride == p->w->n_out));
+    LF_ASSERT(p->x_codes.codes == NULL || (p->x_sum_squares == NULL && !lf_format_is_plain(&p->w->format)));
 }
 
 /* A norm before its scale may be far from 1, which bf16 takes and fp16 does not. */
