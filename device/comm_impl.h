@@ -19,8 +19,9 @@ struct lf_comm_backend {
     const char *kind; /* of the devices, as struct lf_device_info has it */
     /* All but the collectives may be NULL. connect: by each rank's thread, at the same time. */
     enum lf_status (*connect)(struct lf_comm *comm, struct lf_device *dev, struct lf_err *err);
-    void (*disconnect)(struct lf_comm *comm); /* any thread, behind all use of it by all ranks */
-    void (*look)(struct lf_comm *comm);       /* fails the group where the device has failed */
+    void (*disconnect)(struct lf_comm *comm);    /* any thread, behind all use of it by all ranks */
+    void (*look)(struct lf_comm *comm);          /* fails the group where the device has failed */
+    bool (*is_busy)(const struct lf_comm *comm); /* what its device was given is not done; NULL: it always is */
     int (*norm_tokens)(const struct lf_comm *comm, int width);
     void (*barrier)(struct lf_comm *comm);
     void (*broadcast)(struct lf_comm *comm, int root, void *data, size_t bytes);

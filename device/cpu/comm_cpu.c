@@ -163,16 +163,26 @@ bool lf_comm_is_over(const struct lf_comm *c)
     return atomic_load(&c->group->failed);
 }
 
+/* A step may take as long as it likes: the rank that is waited for may be waiting for its device, as this one's shows.
+ * A device that waits for another rank's gives up by itself. */
+static bool is_busy(const struct lf_comm *c)
+{
+    return c->backend->is_busy && c->backend->is_busy(c);
+}
+
 /* Whether the count is reached; `other` is the rank that raises it. is_patient: for ever, else in time. A wait counts
  * ticks of its own rather than time: a process that is stopped, or a machine that sleeps, ages the others by one. */
 static bool wait_for(struct lf_comm *c, struct lf_count *count, uint32_t at_least, int other, const char *what,
                      bool is_patient)
 {
     struct lf_comm_group *g = c->group;
-    int64_t tick_ns = g->timeout_ms * LF_NS_PER_MS / TICKS_N;
+    int64_t tick_ns = g->timeout_ms * LF_NS_PER_MS / TICKS_N, spin_ns = g->spin_ns;
     enum lf_waited waited = LF_WAITED_TOO_LONG;
-    for (int i = 0; i < TICKS_N && waited == LF_WAITED_TOO_LONG; i++)
-        waited = lf_count_wait(count, at_least, i == 0 ? g->spin_ns : 0, is_patient ? 0 : lf_clock_ns() + tick_ns);
+    for (int n = 0; n < TICKS_N; n = is_busy(c) ? 0 : n + 1) {
+        waited = lf_count_wait(count, at_least, spin_ns, is_patient ? 0 : lf_clock_ns() + tick_ns);
+        if (waited != LF_WAITED_TOO_LONG) break;
+        spin_ns = 0;
+    }
     if (waited == LF_WAITED_TOO_LONG)
         return lf_comm_fail(c, "rank %d waited %d ms for rank %d, in %s", c->rank, g->timeout_ms, other, what);
     return waited == LF_WAITED_REACHED;

@@ -161,28 +161,43 @@ static void look(struct lf_comm *c)
         (void)lf_comm_fail(c, "rank %d: %s", c->rank, err.message);
 }
 
+static bool is_busy(const struct lf_comm *c)
+{
+    return c->cuda && !lf_comm_is_over(c) && cudaStreamQuery(lf_cuda_stream(c->cuda->dev)) == cudaErrorNotReady;
+}
+
 /* ---- collectives ---- */
 
+/* All or none: a fused norm has other roundings, and steps of so few tokens have the same bits (device/norm.h). */
 static int norm_tokens(const struct lf_comm *c, int width)
 {
-    if (c->cuda->dev->info.act_dtype != LF_BF16 || width % LF_NORM_PART != 0) return 0;
-    return LF_MIN(LF_PEER_FEW_FLOATS / width, (int)LF_FUSED_NORM_TOKENS);
+    bool fits = width % LF_NORM_PART == 0 && (int64_t)width * LF_FUSED_NORM_TOKENS <= LF_PEER_NORM_FLOATS;
+    return fits && c->cuda->dev->info.act_dtype == LF_BF16 ? LF_FUSED_NORM_TOKENS : 0;
 }
 
 static void all_reduce(struct lf_comm *c, const struct lf_all_reduce_params *p)
 {
     struct lf_device *dev = c->cuda->dev;
-    LF_ASSERT(!p->norm.h || p->n <= LF_PEER_FEW_FLOATS);
+    LF_ASSERT(!p->norm.h || p->n <= LF_PEER_NORM_FLOATS);
     if (lf_cuda_ok(dev))
         lf_cuda_check(dev, lf_cuda_peer_all_reduce(&c->cuda->peers, p, lf_cuda_launch(dev)), "all-reduce");
 }
 
+/* Kernels count bytes in 31 bits: as many rows at a time as they can. */
 static void all_gather(struct lf_comm *c, const struct lf_all_gather_params *p)
 {
     struct lf_device *dev = c->cuda->dev;
-    LF_ASSERT(p->first[c->group->n_ranks] * (size_t)p->n_rows <= INT32_MAX);
-    if (lf_cuda_ok(dev))
-        lf_cuda_check(dev, lf_cuda_peer_all_gather(&c->cuda->peers, p, lf_cuda_launch(dev)), "all-gather");
+    size_t row_bytes = p->first[c->group->n_ranks], own_bytes = p->first[c->rank + 1] - p->first[c->rank];
+    LF_ASSERT(row_bytes <= INT32_MAX);
+    int most = (int)LF_MIN(INT32_MAX / LF_MAX(row_bytes, 1), (size_t)INT32_MAX);
+    for (int row = 0; (row == 0 || row < p->n_rows) && lf_cuda_ok(dev); row += LF_MIN(most, p->n_rows - row)) {
+        struct lf_all_gather_params some = *p;
+        some.out = (char *)p->out + (size_t)row * row_bytes;
+        some.x = (const char *)p->x + (size_t)row * own_bytes;
+        some.n_rows = LF_MIN(most, p->n_rows - row);
+        lf_cuda_check(dev, lf_cuda_peer_all_gather(&c->cuda->peers, &some, lf_cuda_launch(dev)), "all-gather");
+        if (p->n_rows == 0) break;
+    }
 }
 
 /* All columns are the root's. */
@@ -203,6 +218,7 @@ const struct lf_comm_backend lf_comm_backend_cuda = {.kind = "cuda",
                                                      .connect = connect_gpus,
                                                      .disconnect = disconnect_gpus,
                                                      .look = look,
+                                                     .is_busy = is_busy,
                                                      .norm_tokens = norm_tokens,
                                                      .barrier = barrier,
                                                      .broadcast = broadcast,

@@ -28,7 +28,8 @@ enum {
     LOOKS_A_CLOCK = 64,           /* looks at a flag, from one look at the clock to the next; */
     LOOKS_A_HOST = 4096           /* and at the host's word, which is far away */
 };
-static_assert((int)LF_PEER_FEW_FLOATS <= LF_PEER_BLOCKS * FEW_THREADS * FEW_FLOATS, "blocks have counts");
+static_assert((int)LF_PEER_NORM_FLOATS <= LF_PEER_BLOCKS * FEW_THREADS * FEW_FLOATS, "blocks have counts");
+static_assert(LF_PEER_FEW_FLOATS <= LF_PEER_NORM_FLOATS, "what there is room for");
 
 /* ---- waiting ---- */
 
@@ -116,7 +117,7 @@ LF_GPU_FN void store_four(float *y, int at, int n, bool is_vector, float4 v)
 LF_GPU_FN uint4 *packets_of(const lf_peers &p, int where, int from, uint32_t turn)
 {
     uint4 *few = (uint4 *)(p.of[where] + 1);
-    return few + ((size_t)(turn % 2) * p.n_ranks + from) * (LF_PEER_FEW_FLOATS / 2);
+    return few + ((size_t)(turn % 2) * p.n_ranks + from) * (LF_PEER_NORM_FLOATS / 2);
 }
 
 LF_GPU_FN void push(uint4 *packets, int unit, float4 v, uint32_t turn)
@@ -363,7 +364,7 @@ int lf_cuda_peer_all_reduce(const struct lf_peers *peers, const struct lf_all_re
     if (p->n == 0) return 0;
     size_t addresses = (size_t)p->y | (size_t)p->x | (size_t)p->residual;
     bool is_vector = (addresses | p->n * sizeof(float)) % sizeof(float4) == 0;
-    if (p->n <= LF_PEER_FEW_FLOATS) {
+    if (p->n <= LF_PEER_FEW_FLOATS || p->norm.h) {
         few_args args = {*peers, p->y, p->x, p->residual, (int)p->n, is_vector, p->norm, p->width};
         unsigned n_blocks = blocks_for((int64_t)p->n, FEW_THREADS * FEW_FLOATS);
         return queue_kernel(p->norm.h ? reduce_few<true> : reduce_few<false>, {n_blocks, FEW_THREADS}, how, args);

@@ -24,10 +24,11 @@ extern "C" {
 #endif
 
 enum {
-    LF_PEER_BLOCKS = 256,            /* of a grid at most */
-    LF_PEER_PIECE_BYTES = 32 * 1024, /* of a block */
-    LF_PEER_FEW_FLOATS = 64 * 1024,  /* of a message that is pushed, at most */
-    LF_PEER_MEMORY_ALIGN = 2 << 20   /* memory is taken in so much */
+    LF_PEER_BLOCKS = 256,             /* of a grid at most */
+    LF_PEER_PIECE_BYTES = 32 * 1024,  /* of a block */
+    LF_PEER_FEW_FLOATS = 64 * 1024,   /* of a message that is pushed, at most; */
+    LF_PEER_NORM_FLOATS = 128 * 1024, /* of one with a norm, which is always */
+    LF_PEER_MEMORY_ALIGN = 2 << 20    /* memory is taken in so much */
 };
 
 /* Of a block: how often it has done what; the numbers of turns and rounds. */
@@ -41,12 +42,12 @@ struct lf_peer_memory {
     uint32_t unused[63];
     uint32_t flags[LF_PEER_BLOCKS][LF_RANKS_N];
     char pieces[2][LF_PEER_BLOCKS][LF_PEER_PIECE_BYTES];
-    /* then uint32_t few[2][n_ranks][2 * LF_PEER_FEW_FLOATS], 16-byte aligned */
+    /* then uint32_t few[2][n_ranks][2 * LF_PEER_NORM_FLOATS], 16-byte aligned */
 };
 
 static inline uint64_t lf_peer_bytes(int n_ranks)
 {
-    uint64_t few = 2 * (uint64_t)n_ranks * 2 * LF_PEER_FEW_FLOATS * sizeof(uint32_t);
+    uint64_t few = 2 * (uint64_t)n_ranks * 2 * LF_PEER_NORM_FLOATS * sizeof(uint32_t);
     uint64_t bytes = sizeof(struct lf_peer_memory) + few;
     return (bytes + LF_PEER_MEMORY_ALIGN - 1) / LF_PEER_MEMORY_ALIGN * LF_PEER_MEMORY_ALIGN;
 }
@@ -66,7 +67,7 @@ struct lf_peers {
 };
 
 int lf_cuda_peer_setup(void);
-/* A message of up to LF_PEER_FEW_FLOATS is pushed, a longer one is reduced by parts; a norm is for the first alone. */
+/* A message of up to LF_PEER_FEW_FLOATS, or with a norm, is pushed, a longer one is reduced by parts. */
 int lf_cuda_peer_all_reduce(const struct lf_peers *peers, const struct lf_all_reduce_params *p,
                             struct lf_cuda_launch how);
 /* The params' first is the host's memory. Of no bytes: a barrier. */

@@ -272,12 +272,14 @@ static void check_norm(struct rank *r, int width, int n_rows, int message)
 static void norms(struct rank *r)
 {
     assert_int_equal(lf_comm_norm_tokens(r->comm, 4096), LF_FUSED_NORM_TOKENS);
-    assert_int_equal(lf_comm_norm_tokens(r->comm, 8192), 8);
+    assert_int_equal(lf_comm_norm_tokens(r->comm, 8192), LF_FUSED_NORM_TOKENS);
+    assert_int_equal(lf_comm_norm_tokens(r->comm, 16384), 0);
     assert_int_equal(lf_comm_norm_tokens(r->comm, 100), 0);
     check_norm(r, 64, 1, 0);
     check_norm(r, 4096, 1, 1);
     check_norm(r, 4096, 16, 2);
     check_norm(r, 2048 + 16, 5, 3);
+    check_norm(r, 8192, 16, 4);
 }
 
 static void half_a_norm_is_made_on_the_way(void **state)
