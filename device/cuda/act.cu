@@ -9,12 +9,6 @@
 
 enum { THREADS = 128, VEC = 8 };
 
-template <class T, lf_act ACT> LF_GPU_FN uint32_t gate_mul_pair(uint32_t gate, uint32_t up, float limit)
-{
-    float2 g = unpack<T>(gate), u = unpack<T>(up);
-    return pack<T>(gate_mul<ACT>(g.x, u.x, limit), gate_mul<ACT>(g.y, u.y, limit));
-}
-
 template <class T, lf_act ACT> __global__ void __launch_bounds__(THREADS) gate_mul_vec(const lf_gate_mul_params p)
 {
     int vec = blockIdx.x * THREADS + threadIdx.x, n_vecs = p.dim / VEC;

@@ -18,12 +18,6 @@ enum {
 };
 static_assert((int)LF_GATE_CODES_DIM == MAX_THREADS * MOST_UNITS * UNIT, "a row is in registers");
 
-template <class T, lf_act ACT> LF_GPU_FN uint32_t gate_pair(uint32_t gate, uint32_t up, float limit)
-{
-    float2 g = unpack<T>(gate), u = unpack<T>(up);
-    return pack<T>(gate_mul<ACT>(g.x, u.x, limit), gate_mul<ACT>(g.y, u.y, limit));
-}
-
 /* Eight columns from `unit` on of a row of gate_up; zeros where there are none. */
 template <class T, lf_act ACT> LF_GPU_FN uint4 gate_unit(const lf_gate_mul_params &p, size_t row, int unit)
 {
@@ -31,8 +25,8 @@ template <class T, lf_act ACT> LF_GPU_FN uint4 gate_unit(const lf_gate_mul_param
     if (unit >= n_units) return make_uint4(0, 0, 0, 0);
     const uint4 *in = (const uint4 *)p.gate_up + row * 2 * n_units;
     uint4 gate = in[unit], up = in[n_units + unit];
-    return make_uint4(gate_pair<T, ACT>(gate.x, up.x, p.limit), gate_pair<T, ACT>(gate.y, up.y, p.limit),
-                      gate_pair<T, ACT>(gate.z, up.z, p.limit), gate_pair<T, ACT>(gate.w, up.w, p.limit));
+    return make_uint4(gate_mul_pair<T, ACT>(gate.x, up.x, p.limit), gate_mul_pair<T, ACT>(gate.y, up.y, p.limit),
+                      gate_mul_pair<T, ACT>(gate.z, up.z, p.limit), gate_mul_pair<T, ACT>(gate.w, up.w, p.limit));
 }
 
 template <class T> LF_GPU_FN quant_unit<T, UNIT> widened(uint4 words)

@@ -2,6 +2,7 @@
 #ifndef LF_DEVICE_CUDA_GATE_CUH
 #define LF_DEVICE_CUDA_GATE_CUH
 
+#include "device/cuda/elem.cuh"
 #include "device/cuda/ptx.cuh"
 #include "device/ops.h"
 
@@ -45,6 +46,13 @@ LF_GPU_FN float gate_mul_by(lf_act act, float gate, float up, float limit)
     default:
         return gate_mul<LF_ACT_SWIGLU_OAI>(gate, up, limit);
     }
+}
+
+/* Two neighbours. */
+template <class T, lf_act ACT> LF_GPU_FN uint32_t gate_mul_pair(uint32_t gate, uint32_t up, float limit)
+{
+    float2 g = unpack<T>(gate), u = unpack<T>(up);
+    return pack<T>(gate_mul<ACT>(g.x, u.x, limit), gate_mul<ACT>(g.y, u.y, limit));
 }
 
 #endif
