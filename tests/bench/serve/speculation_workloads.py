@@ -3,7 +3,7 @@
 side, one with --speculate off and one with auto, asked the same in turn, one request at a time.
 
     speculation_workloads.py BINARY MODEL_DIR [--lengths 32K,128K] [--workloads extract,qa,summary,chat] [--rounds 4]
-                             [--pairs 3] [--out FILE.csv] [-- SERVE_OPTION…]
+                             [--pairs 3] [--seed 1] [--out FILE.csv] [-- SERVE_OPTION…]
 
 Every document is read before it is asked about for the record. Printed are tokens a second of decoding (all tokens but
 each answer's first, by the server's own time between its first and last), medians over pairs, what was proposed and came,
