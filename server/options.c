@@ -476,7 +476,8 @@ static const struct lf_option rows[] = {
      .arg = "auto|off|N",
      .help = "tokens that a step tries beside the next one, taken from the prompt; auto: as many as pay",
      .detail =
-         "Where an answer quotes its prompt, or itself, several tokens come of one step; no answer changes. A request "
+         "Where an answer quotes its prompt, or itself, several tokens come of one step; no answer changes (on a GPU: "
+         "in steps of up to 16 tokens). A request "
          "may say otherwise (speculate). Nothing is tried for models with states (layers of linear attention): there "
          "anything but off is refused.",
      .commands = MODELS,

@@ -8,6 +8,7 @@
 #include "tests/golden/model/company.h"
 #include "tests/golden/model/greedy.h"
 #include "tests/support/expected.h"
+#include "tests/support/act_codes.h"
 #include "tests/support/fused_norms.h"
 #include "tests/support/model_rig.h"
 #include "tests/support/plain_kernels.h"
@@ -243,6 +244,37 @@ static void fusions_change_no_logit(void **state)
     }
 }
 
+/* What norms and gated activations write as codes where a GEMM takes them so, and what it quantizes itself: the same
+ * bits, in steps of any size. */
+static void activations_written_as_codes_change_no_bit(void **state)
+{
+    (void)state;
+    static const int chunks[] = {CHUNK, 5, 1};
+    int n_norms = 0, n_gates = 0, n_own = 0;
+    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+        char dir[256];
+        struct expected e;
+        int chunk = chunks[i % 3];
+        snprintf(dir, sizeof(dir), "tests/golden/model/data/%s", models[i].name);
+        read_expected(&e, dir);
+        float *fused = logits_of(dir, &e, chunk, false, act_codes_add);
+        struct act_codes_counts counts = act_codes_counts();
+        assert_int_equal(counts.n_given, counts.n_norms + counts.n_gates);
+        float *plain = logits_of(dir, &e, chunk, true, act_codes_add);
+        struct act_codes_counts own = act_codes_counts();
+        assert_int_equal(own.n_given, 0);
+        assert_int_equal(own.n_own, counts.n_own + counts.n_given);
+        assert_memory_equal(fused, plain, (size_t)e.n_ids * (size_t)e.n_vocab * sizeof(float));
+        n_norms += counts.n_norms;
+        n_gates += counts.n_gates;
+        n_own += counts.n_own;
+        free(fused);
+        free(plain);
+        lf_buf_deinit(&e.bytes);
+    }
+    assert_true(n_norms > 0 && n_gates > 0 && n_own > 0);
+}
+
 /* Alone, beside another sequence, in chunks of any size, with all rows wanted or some: the same bytes. */
 static void a_token_has_the_same_bits_in_any_company(void **state)
 {
@@ -398,6 +430,7 @@ int main(void)
     lf_log_set_level(LF_LOG_WARN);
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_family_gives_the_logits_of_transformers),
                                        cmocka_unit_test(fusions_change_no_logit),
+                                       cmocka_unit_test(activations_written_as_codes_change_no_bit),
                                        cmocka_unit_test(a_token_has_the_same_bits_in_any_company),
                                        cmocka_unit_test(windows_that_have_slid_change_no_logit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
