@@ -14,9 +14,10 @@
  * Failure. Collectives are ops (ops.h): they neither allocate nor fail. The first thing that goes wrong in a group
  * (a rank that does not come in time, one that comes with something else, lf_comm_group_abort) is final for all of it:
  * whoever waits stops waiting, later calls return at once and leave anything in their outputs, and lf_comm_check says
- * what it was. A rank waits for the others timeout_ms at most, in which the process runs; only for the first message of
- * rank 0, and in lf_comm_meet for all, it waits for ever, because loading takes its time. Rank 0, when it has nothing
- * to say, says so in time.
+ * what it was. A group whose work is done ends in the same way, with a status of its own (LF_SHUTDOWN). A rank waits
+ * for the others timeout_ms at most, in which the process runs; only for the first message of rank 0, and in
+ * lf_comm_meet for all, it waits for ever, because loading takes its time. Rank 0, when it has nothing to say, says so
+ * in time.
  *
  * A row of a table for each kind of device (comm_impl.h). Of CPUs collectives go through memory that ranks share
  * (cpu/comm_cpu.c), which is also the plain reference, and are complete on return. Of GPUs they are kernels of the
@@ -48,8 +49,9 @@ int lf_comm_group_n_ranks(const struct lf_comm_group *group);
 uint64_t lf_comm_group_bytes(int n_ranks);
 /* Memory of its own that each GPU gives to it. */
 uint64_t lf_comm_gpu_bytes(int n_ranks);
-/* Ends the group: any thread, at any time. The first reason stays; it is copied. */
-void lf_comm_group_abort(struct lf_comm_group *group, const char *reason);
+/* Ends the group: any thread, at any time. The first reason stays, and its status, which lf_comm_check returns from
+ * then on: LF_SHUTDOWN where nothing has gone wrong. The reason is copied. */
+void lf_comm_group_abort(struct lf_comm_group *group, enum lf_status status, const char *reason);
 
 /* Every rank's end is made once. LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_comm_create(struct lf_comm **out, struct lf_comm_group *group, int rank,
@@ -61,7 +63,7 @@ void lf_comm_destroy(struct lf_comm *comm); /* accepts NULL; no rank is in a col
 LF_MUST_CHECK enum lf_status lf_comm_connect(struct lf_comm *comm, struct lf_device *dev, struct lf_err *err);
 int lf_comm_rank(const struct lf_comm *comm);
 int lf_comm_n_ranks(const struct lf_comm *comm);
-/* LF_DEVICE with the reason, once the group has failed. */
+/* LF_OK, or what ended the group: LF_DEVICE with the reason, or what abort was told. */
 LF_MUST_CHECK enum lf_status lf_comm_check(struct lf_comm *comm, struct lf_err *err);
 
 /* ---- device memory ---- */
@@ -113,8 +115,8 @@ void lf_comm_meet(struct lf_comm *comm);
 /* Rank 0 says something, the others hear it, in their order among the collectives. tell returns when all have come for
  * it, so no rank is more than a message behind. A message of no bytes is one too. */
 void lf_comm_tell(struct lf_comm *comm, const void *message, size_t bytes);
-/* message: room for max_bytes; *bytes of it are written. LF_DEVICE: the group has failed, also where the message is
- * longer than max_bytes. */
+/* message: room for max_bytes; *bytes of it are written. As lf_comm_check where the group has ended; a
+ * message longer than max_bytes ends it. */
 LF_MUST_CHECK enum lf_status lf_comm_hear(struct lf_comm *comm, void *message, size_t max_bytes, size_t *bytes,
                                           struct lf_err *err);
 

@@ -44,9 +44,10 @@ struct lf_comm_group {
     size_t shared_bytes;
 
     pthread_mutex_t lock;
-    char reason[LF_ERR_MESSAGE_BYTES]; /* under the lock, as what follows */
+    enum lf_status status; /* under the lock, as what follows */
+    char reason[LF_ERR_MESSAGE_BYTES];
     struct lf_comm_gpu gpus[LF_RANKS_N];
-    atomic_bool failed; /* set under the lock, read by anybody */
+    atomic_bool is_over; /* set under the lock, read by anybody */
 };
 
 struct lf_comm {

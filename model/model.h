@@ -73,7 +73,8 @@ LF_MUST_CHECK enum lf_status lf_model_sample(struct lf_model *model, const struc
 enum { LF_MODEL_BEAT_MS = 1000 };
 LF_MUST_CHECK enum lf_status lf_model_beat(struct lf_model *model, struct lf_err *err);
 /* What the other ranks do all the time: hears of each step that rank 0 launches, and runs it on a cache like rank 0's.
- * Returns when the group has failed or was aborted: LF_DEVICE, with the reason. */
+ * Returns when the group has ended, with the status and the reason of that: LF_SHUTDOWN where nothing went wrong,
+ * LF_DEVICE where a rank is gone. */
 LF_MUST_CHECK enum lf_status lf_model_follow(struct lf_model *model, struct lf_kv_cache *kv, struct lf_err *err);
 /* out: [n_out of the launch]. */
 LF_MUST_CHECK enum lf_status lf_model_wait(struct lf_model *model, struct lf_sampled *out, struct lf_err *err);

@@ -13,8 +13,6 @@
 #include "server/commands.h"
 #include "server/config.h"
 
-#define STOPPED "the server ends"
-
 struct rank {
     struct lf_ranks *all;
     struct lf_comm *comm;
@@ -123,7 +121,7 @@ static void follow(struct rank *r)
 {
     struct lf_err err = {0};
     enum lf_status status = lf_model_follow(r->model, &r->kv, &err);
-    if (strcmp(err.message, STOPPED) == 0) return;
+    if (status == LF_SHUTDOWN) return;
     if (all_have_loaded(r->all)) (void)alarm(LF_RANKS_GRACE_S);
     report(r->all, status, &err);
     LF_ERROR("rank %d ends: %s", r->idx, err.message);
@@ -136,7 +134,7 @@ static void *rank_main(void *arg)
     enum lf_status status = load(r, &err);
     if (status != LF_OK) {
         lf_fail_within(&err, status, "rank %d", r->idx);
-        lf_comm_group_abort(r->all->group, err.message);
+        lf_comm_group_abort(r->all->group, status, err.message);
     }
     report(r->all, status, &err);
     if (status == LF_OK) follow(r);
@@ -226,7 +224,7 @@ enum lf_status lf_ranks_wait(struct lf_ranks *ranks, struct lf_err *err)
 void lf_ranks_stop(struct lf_ranks *ranks)
 {
     if (!ranks) return;
-    if (ranks->group) lf_comm_group_abort(ranks->group, STOPPED);
+    if (ranks->group) lf_comm_group_abort(ranks->group, LF_SHUTDOWN, "the ranks are stopped");
     for (int i = 1; i < ranks->n; i++)
         if (ranks->of[i].is_started) (void)pthread_join(ranks->of[i].thread, NULL);
     for (int i = 0; i < ranks->n; i++) lf_comm_destroy(ranks->of[i].comm);

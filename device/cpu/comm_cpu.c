@@ -125,11 +125,15 @@ static void close_all(struct lf_comm_group *g)
     }
 }
 
-void lf_comm_group_abort(struct lf_comm_group *group, const char *reason)
+void lf_comm_group_abort(struct lf_comm_group *group, enum lf_status status, const char *reason)
 {
+    LF_ASSERT(status != LF_OK);
     (void)pthread_mutex_lock(&group->lock);
-    if (!atomic_load(&group->failed)) snprintf(group->reason, sizeof(group->reason), "%s", reason);
-    atomic_store(&group->failed, true);
+    if (!atomic_load(&group->is_over)) {
+        group->status = status;
+        (void)snprintf(group->reason, sizeof(group->reason), "%s", reason);
+    }
+    atomic_store(&group->is_over, true);
     for (int r = 0; r < group->n_ranks; r++)
         if (group->gpus[r].abort) *group->gpus[r].abort = 1;
     (void)pthread_mutex_unlock(&group->lock);
@@ -140,9 +144,9 @@ enum lf_status lf_comm_check(struct lf_comm *comm, struct lf_err *err)
 {
     struct lf_comm_group *g = comm->group;
     if (comm->backend->look) comm->backend->look(comm);
-    if (!atomic_load(&g->failed)) return LF_OK;
+    if (!atomic_load(&g->is_over)) return LF_OK;
     (void)pthread_mutex_lock(&g->lock);
-    enum lf_status status = lf_fail(err, LF_DEVICE, "%s", g->reason);
+    enum lf_status status = lf_fail(err, g->status, "%s", g->reason);
     (void)pthread_mutex_unlock(&g->lock);
     return status;
 }
@@ -154,13 +158,13 @@ bool lf_comm_fail(struct lf_comm *c, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(reason, sizeof(reason), fmt, args);
     va_end(args);
-    lf_comm_group_abort(c->group, reason);
+    lf_comm_group_abort(c->group, LF_DEVICE, reason);
     return false;
 }
 
 bool lf_comm_is_over(const struct lf_comm *c)
 {
-    return atomic_load(&c->group->failed);
+    return atomic_load(&c->group->is_over);
 }
 
 /* A step may take as long as it likes: the rank that is waited for may be waiting for its device, as this one's shows.

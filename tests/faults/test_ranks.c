@@ -78,7 +78,7 @@ static void *rank_main(void *arg)
             r->status = lf_model_follow(rig.model, &rig.kv, &r->err);
         }
     } else {
-        lf_comm_group_abort(r->group, KILLED);
+        lf_comm_group_abort(r->group, LF_DEVICE, KILLED);
         r->status = lf_comm_check(r->opts.comm, &r->err);
     }
     atomic_store(&r->has_ended, true);

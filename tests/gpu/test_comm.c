@@ -399,7 +399,7 @@ static void an_abort_ends_kernels_that_wait(void **state)
     lf_clock_sleep_ms(200);
     assert_int_equal(a.ended_ns, 0);
     int64_t before = lf_clock_ns();
-    lf_comm_group_abort(ranks.group, "the reason");
+    lf_comm_group_abort(ranks.group, LF_DEVICE, "the reason");
     join(&ranks);
     assert_true(a.ended_ns - before < LF_NS_PER_S);
     assert_string_equal(ranks.of[0].err.message, "the reason");

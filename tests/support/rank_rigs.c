@@ -5,7 +5,6 @@
 #include "tests/support/test.h"
 
 enum { TIMEOUT_MS = 60 * 1000 };
-#define DONE "the first rank is done"
 
 struct rank {
     struct model_rig_opts opts;
@@ -24,17 +23,17 @@ static void *rank_main(void *arg)
     struct model_rig rig;
     r->status = model_rig_open(&rig, &r->opts, &r->err);
     if (r->status != LF_OK) { /* the others do not wait for it */
-        lf_comm_group_abort(r->group, "a rank did not open");
+        lf_comm_group_abort(r->group, r->status, "a rank did not open");
         return NULL;
     }
     if (r->leads && r->opts.split.rank > 0) {
         r->status = lf_model_follow(rig.model, &rig.kv, &r->err);
-        if (strcmp(r->err.message, DONE) == 0) r->status = LF_OK;
+        if (r->status == LF_SHUTDOWN) r->status = LF_OK;
     } else {
         r->fn(&rig, r->opts.split.rank, r->ctx);
         r->status = lf_comm_check(r->opts.comm, &r->err);
     }
-    if (r->leads) lf_comm_group_abort(r->group, DONE);
+    if (r->leads) lf_comm_group_abort(r->group, LF_SHUTDOWN, "rank 0 is done");
     model_rig_close(&rig);
     return NULL;
 }

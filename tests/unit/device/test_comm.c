@@ -260,8 +260,9 @@ static void an_abort_ends_a_meeting(void **state)
     struct ranks ranks;
     start(&ranks, 3, PATIENCE_MS, meet_until_it_fails, NULL);
     lf_clock_sleep_ms(50);
-    lf_comm_group_abort(ranks.group, "it does not load");
+    lf_comm_group_abort(ranks.group, LF_NO_MEMORY, "it does not load");
     join(&ranks);
+    for (int i = 0; i < 3; i += 2) assert_int_equal(ranks.of[i].status, LF_NO_MEMORY);
     assert_string_equal(ranks.of[0].err.message, "it does not load");
     end(&ranks);
 }
@@ -304,12 +305,13 @@ static void an_abort_at_any_moment_ends_all_waits_with_its_reason(void **state)
         int64_t until = lf_clock_ns() + (int64_t)(lf_random64(5, (uint64_t)trial) % (4 * LF_NS_PER_MS));
         while (lf_clock_ns() < until) continue;
         int64_t before = lf_clock_ns();
-        lf_comm_group_abort(ranks.group, "the first reason");
-        lf_comm_group_abort(ranks.group, "another one");
+        enum lf_status first = trial % 2 ? LF_DEVICE : LF_SHUTDOWN;
+        lf_comm_group_abort(ranks.group, first, "the first reason");
+        lf_comm_group_abort(ranks.group, LF_IO, "another one");
         join(&ranks);
         assert_true(lf_clock_ns() - before < 10 * LF_NS_PER_S);
         for (int i = 0; i < ranks.n; i++) {
-            assert_int_equal(ranks.of[i].status, LF_DEVICE);
+            assert_int_equal(ranks.of[i].status, first);
             assert_string_equal(ranks.of[i].err.message, "the first reason");
         }
         end(&ranks);
