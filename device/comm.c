@@ -56,6 +56,11 @@ int lf_comm_n_ranks(const struct lf_comm *comm)
     return lf_comm_group_n_ranks(comm->group);
 }
 
+void lf_comm_end(struct lf_comm *comm)
+{
+    lf_comm_group_abort(comm->group, LF_SHUTDOWN, "the work is done");
+}
+
 uint64_t lf_comm_gpu_bytes(int n_ranks)
 {
     return lf_peer_bytes(n_ranks);

@@ -63,6 +63,8 @@ void lf_comm_destroy(struct lf_comm *comm); /* accepts NULL; no rank is in a col
 LF_MUST_CHECK enum lf_status lf_comm_connect(struct lf_comm *comm, struct lf_device *dev, struct lf_err *err);
 int lf_comm_rank(const struct lf_comm *comm);
 int lf_comm_n_ranks(const struct lf_comm *comm);
+/* Ends the group because its work is done: LF_SHUTDOWN. */
+void lf_comm_end(struct lf_comm *comm);
 /* LF_OK, or what ended the group: LF_DEVICE with the reason, or what abort was told. */
 LF_MUST_CHECK enum lf_status lf_comm_check(struct lf_comm *comm, struct lf_err *err);
 

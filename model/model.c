@@ -322,6 +322,11 @@ enum lf_status lf_model_beat(struct lf_model *model, struct lf_err *err)
     return check_comm(model, err);
 }
 
+void lf_model_end(struct lf_model *model)
+{
+    if (model->x.comm) lf_comm_end(model->x.comm);
+}
+
 enum lf_status lf_model_follow(struct lf_model *model, struct lf_kv_cache *kv, struct lf_err *err)
 {
     struct lf_batch batch;

@@ -72,8 +72,10 @@ LF_MUST_CHECK enum lf_status lf_model_sample(struct lf_model *model, const struc
  * called at least as often: they wait for it no longer than in a step. LF_DEVICE: one of them is gone, for good. */
 enum { LF_MODEL_BEAT_MS = 1000 };
 LF_MUST_CHECK enum lf_status lf_model_beat(struct lf_model *model, struct lf_err *err);
+/* Rank 0: the last of its calls before the model is closed. The others do not wait for it any more. */
+void lf_model_end(struct lf_model *model);
 /* What the other ranks do all the time: hears of each step that rank 0 launches, and runs it on a cache like rank 0's.
- * Returns when the group has ended, with the status and the reason of that: LF_SHUTDOWN where nothing went wrong,
+ * Returns when the group has ended, with the status and the reason of that: LF_SHUTDOWN behind lf_model_end,
  * LF_DEVICE where a rank is gone. */
 LF_MUST_CHECK enum lf_status lf_model_follow(struct lf_model *model, struct lf_kv_cache *kv, struct lf_err *err);
 /* out: [n_out of the launch]. */

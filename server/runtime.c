@@ -528,6 +528,11 @@ static enum lf_status backend_beat(void *ctx)
     return status;
 }
 
+static void backend_end(void *ctx)
+{
+    lf_model_end(ctx);
+}
+
 static void backend_run_tasks(void *ctx, int n_tasks, lf_engine_task_fn *fn, void *tasks)
 {
     lf_model_run_tasks(ctx, n_tasks, fn, tasks);
@@ -589,6 +594,7 @@ enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err)
         .run_tasks = lf_model_has_workers(rt->model) ? backend_run_tasks : NULL,
         .beat = rt->ranks ? backend_beat : NULL,
         .beat_ms = LF_MODEL_BEAT_MS,
+        .end = rt->ranks ? backend_end : NULL,
         .n_async_steps = lf_model_n_async_steps(rt->model),
         .n_vocab = rt->hp.n_vocab,
         .eos_ids = rt->hp.eos_ids,
@@ -618,7 +624,7 @@ void lf_runtime_close(struct lf_runtime *rt)
 {
     lf_runtime_keep_speed(rt);
     lf_engine_destroy(rt->engine);
-    lf_ranks_stop(rt->ranks); /* nobody tells them that rank 0 is there any more */
+    lf_ranks_stop(rt->ranks);
     lf_disk_store_close(&rt->disk);
     lf_kv_cache_close(&rt->kv);
     lf_model_close(rt->model);

@@ -28,7 +28,8 @@ struct lf_engine_backend {
      * nobody does, and an engine without work sleeps until there is some. */
     enum lf_status (*beat)(void *ctx);
     int beat_ms;
-    int n_async_steps; /* launched before the one before them was waited for, <= LF_ENGINE_ASYNC_STEPS_N */
+    void (*end)(void *ctx); /* behind all other calls, once: this thread ends. NULL: nobody needs to know */
+    int n_async_steps;      /* launched before the one before them was waited for, <= LF_ENGINE_ASYNC_STEPS_N */
     int n_vocab;
     const int32_t *eos_ids; /* borrowed */
     int n_eos;

@@ -294,6 +294,7 @@ static void *engine_main(void *ctx)
     struct lf_engine *e = ctx;
     while (run_round(e)) continue;
     while (e->n_flights > 0) read_step(e); /* nobody's any more, but what they write to is about to go */
+    if (e->backend.end) e->backend.end(e->backend.ctx);
     sweep_holding(e, true);
     lf_tiers_finish(e);
     return NULL;

@@ -28,12 +28,12 @@ static void *rank_main(void *arg)
     }
     if (r->leads && r->opts.split.rank > 0) {
         r->status = lf_model_follow(rig.model, &rig.kv, &r->err);
-        if (r->status == LF_SHUTDOWN) r->status = LF_OK;
     } else {
         r->fn(&rig, r->opts.split.rank, r->ctx);
         r->status = lf_comm_check(r->opts.comm, &r->err);
     }
-    if (r->leads) lf_comm_group_abort(r->group, LF_SHUTDOWN, "rank 0 is done");
+    if (r->leads && r->status == LF_SHUTDOWN) r->status = LF_OK;
+    if (r->leads && r->opts.split.rank == 0) lf_model_end(rig.model);
     model_rig_close(&rig);
     return NULL;
 }

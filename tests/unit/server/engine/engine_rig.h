@@ -13,6 +13,7 @@ struct engine_rig {
     int n_spare_slots;                 /* of states, where the layout has them, beside those for what runs */
     enum lf_status (*beat)(void *ctx); /* as in lf_engine_backend */
     int beat_ms;
+    void (*end)(void *ctx);            /* as there */
     const struct lf_kv_layout *layout; /* of the cache, borrowed; NULL: a layer that sees all. Slots are group 0's */
     struct lf_engine *engine;
 };
@@ -32,6 +33,7 @@ static inline struct lf_engine_backend rig_backend(struct engine_rig *f)
                                       .run_tasks = f->backend.workers ? fake_run_tasks : NULL,
                                       .beat = f->beat,
                                       .beat_ms = f->beat_ms,
+                                      .end = f->end,
                                       .n_async_steps = f->backend.n_async_steps,
                                       .n_vocab = FAKE_VOCAB,
                                       .eos_ids = fake_eos,

@@ -107,6 +107,41 @@ static void an_engine_that_others_wait_for_says_that_it_is_there_and_hears_that_
     rig_close(&f);
 }
 
+static _Atomic int n_ends, n_calls_at_end;
+
+static void end(void *ctx)
+{
+    struct fake_backend *f = ctx;
+    assert_int_equal(f->n_waited, f->n_launched);
+    atomic_store(&n_calls_at_end, f->n_launched + atomic_load(&n_beats));
+    atomic_fetch_add(&n_ends, 1);
+}
+
+/* Others who wait for its thread are told as soon as it ends, whenever it is joined. */
+static void the_last_call_of_an_engine_that_stops_is_its_end(void **state)
+{
+    (void)state;
+    struct lf_engine_opts opts = rig_opts();
+    for (int fails = 0; fails < 2; fails++) {
+        struct engine_rig f = {
+            .backend = {.n_async_steps = n_async_steps}, .beat = beat, .beat_ms = BEAT_MS, .end = end};
+        atomic_store(&n_beats, 0);
+        atomic_store(&n_ends, 0);
+        atomic_store(&beat_fails, false);
+        rig_open(&f, 128, &opts);
+        assert_int_equal(rig_generate(&f, 100, 10, 1).n_tokens, 10);
+        atomic_store(&beat_fails, fails != 0);
+        lf_clock_sleep_ms(3 * BEAT_MS);
+        assert_int_equal(atomic_load(&n_ends), 0);
+        lf_engine_stop(f.engine);
+        while (atomic_load(&n_ends) < 1) lf_clock_sleep_ms(1);
+        lf_clock_sleep_ms(3 * BEAT_MS);
+        assert_int_equal(f.backend.n_launched + atomic_load(&n_beats), atomic_load(&n_calls_at_end));
+        rig_close(&f);
+        assert_int_equal(atomic_load(&n_ends), 1);
+    }
+}
+
 static void what_an_engine_that_stands_still_has_is_ended_in_its_place(void **state)
 {
     (void)state;
@@ -259,6 +294,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(submitting_without_memory_is_refused_and_the_next_one_works),
         cmocka_unit_test(an_engine_that_does_not_move_is_declared_dead),
+        cmocka_unit_test(the_last_call_of_an_engine_that_stops_is_its_end),
         cmocka_unit_test(an_engine_that_others_wait_for_says_that_it_is_there_and_hears_that_they_are_not),
         cmocka_unit_test(what_an_engine_that_stands_still_has_is_ended_in_its_place),
         CASE(notify_comes_at_most_once_a_step_and_never_after_put),
