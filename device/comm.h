@@ -52,6 +52,8 @@ uint64_t lf_comm_gpu_bytes(int n_ranks);
 /* Ends the group: any thread, at any time. The first reason stays, and its status, which lf_comm_check returns from
  * then on: LF_SHUTDOWN where nothing has gone wrong. The reason is copied. */
 void lf_comm_group_abort(struct lf_comm_group *group, enum lf_status status, const char *reason);
+/* LF_OK, or what ended the group. Any thread: unlike lf_comm_check it asks no device. */
+LF_MUST_CHECK enum lf_status lf_comm_group_check(struct lf_comm_group *group, struct lf_err *err);
 
 /* Every rank's end is made once. LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_comm_create(struct lf_comm **out, struct lf_comm_group *group, int rank,

@@ -34,9 +34,7 @@ struct lf_ranks {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int n_loaded;          /* under the lock, as what follows */
-    enum lf_status status; /* of the first that failed */
-    struct lf_err err;
+    int n_loaded; /* under the lock */
 
     struct rank of[LF_RANKS_N]; /* the first has a comm and nothing else */
 };
@@ -95,14 +93,11 @@ static void unload(struct rank *r)
     lf_device_close(r->dev);
 }
 
-static void report(struct lf_ranks *ranks, enum lf_status status, const struct lf_err *err)
+/* It has loaded, or has ended the group: whoever waits looks again. */
+static void report(struct lf_ranks *ranks, bool has_loaded)
 {
     (void)pthread_mutex_lock(&ranks->lock);
-    if (status == LF_OK) ranks->n_loaded++;
-    if (status != LF_OK && ranks->status == LF_OK) {
-        ranks->status = status;
-        ranks->err = *err;
-    }
+    ranks->n_loaded += has_loaded;
     (void)pthread_cond_broadcast(&ranks->changed);
     (void)pthread_mutex_unlock(&ranks->lock);
 }
@@ -121,9 +116,8 @@ static void follow(struct rank *r)
 {
     struct lf_err err = {0};
     enum lf_status status = lf_model_follow(r->model, &r->kv, &err);
-    if (status == LF_SHUTDOWN) return;
-    if (all_have_loaded(r->all)) (void)alarm(LF_RANKS_GRACE_S);
-    report(r->all, status, &err);
+    if (status == LF_SHUTDOWN || !all_have_loaded(r->all)) return;
+    (void)alarm(LF_RANKS_GRACE_S);
     LF_ERROR("rank %d ends: %s", r->idx, err.message);
 }
 
@@ -134,9 +128,9 @@ static void *rank_main(void *arg)
     enum lf_status status = load(r, &err);
     if (status != LF_OK) {
         lf_fail_within(&err, status, "rank %d", r->idx);
-        lf_comm_group_abort(r->all->group, status, err.message);
+        lf_comm_group_abort(r->all->group, status, err.message); /* of one that has ended it keeps why it has */
     }
-    report(r->all, status, &err);
+    report(r->all, status == LF_OK);
     if (status == LF_OK) follow(r);
     unload(r);
     return NULL;
@@ -205,17 +199,14 @@ struct lf_comm *lf_ranks_comm(struct lf_ranks *ranks)
 
 enum lf_status lf_ranks_check(struct lf_ranks *ranks, struct lf_err *err)
 {
-    (void)pthread_mutex_lock(&ranks->lock);
-    enum lf_status status = ranks->status;
-    if (status != LF_OK && err) *err = ranks->err;
-    (void)pthread_mutex_unlock(&ranks->lock);
-    return status;
+    enum lf_status status = lf_comm_group_check(ranks->group, err);
+    return status == LF_SHUTDOWN ? LF_OK : status;
 }
 
 enum lf_status lf_ranks_wait(struct lf_ranks *ranks, struct lf_err *err)
 {
     (void)pthread_mutex_lock(&ranks->lock);
-    while (ranks->status == LF_OK && ranks->n_loaded < ranks->n - 1)
+    while (lf_ranks_check(ranks, NULL) == LF_OK && ranks->n_loaded < ranks->n - 1)
         (void)pthread_cond_wait(&ranks->changed, &ranks->lock);
     (void)pthread_mutex_unlock(&ranks->lock);
     return lf_ranks_check(ranks, err);

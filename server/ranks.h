@@ -36,7 +36,7 @@ LF_MUST_CHECK enum lf_status lf_ranks_start(struct lf_ranks **out, const struct 
 struct lf_comm *lf_ranks_comm(struct lf_ranks *ranks);
 /* Until all have loaded, or one says why it has not. */
 LF_MUST_CHECK enum lf_status lf_ranks_wait(struct lf_ranks *ranks, struct lf_err *err);
-/* LF_OK, or why a rank has failed. Any thread. */
+/* LF_OK, or why the group has failed: with the status of the rank that did. Any thread. */
 LF_MUST_CHECK enum lf_status lf_ranks_check(struct lf_ranks *ranks, struct lf_err *err);
 /* Ends and joins them, once rank 0 launches no more; its model stays, and its end of the group does not. Accepts NULL.
  */

@@ -140,15 +140,19 @@ void lf_comm_group_abort(struct lf_comm_group *group, enum lf_status status, con
     close_all(group);
 }
 
+enum lf_status lf_comm_group_check(struct lf_comm_group *group, struct lf_err *err)
+{
+    if (!atomic_load(&group->is_over)) return LF_OK;
+    (void)pthread_mutex_lock(&group->lock);
+    enum lf_status status = lf_fail(err, group->status, "%s", group->reason);
+    (void)pthread_mutex_unlock(&group->lock);
+    return status;
+}
+
 enum lf_status lf_comm_check(struct lf_comm *comm, struct lf_err *err)
 {
-    struct lf_comm_group *g = comm->group;
     if (comm->backend->look) comm->backend->look(comm);
-    if (!atomic_load(&g->is_over)) return LF_OK;
-    (void)pthread_mutex_lock(&g->lock);
-    enum lf_status status = lf_fail(err, g->status, "%s", g->reason);
-    (void)pthread_mutex_unlock(&g->lock);
-    return status;
+    return lf_comm_group_check(comm->group, err);
 }
 
 bool lf_comm_fail(struct lf_comm *c, const char *fmt, ...)
