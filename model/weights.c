@@ -22,6 +22,7 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "device/comm.h"
 #include "model/bind.h"
 #include "model/formats/quantization.h"
 #include "model/identity.h"
@@ -552,7 +553,10 @@ enum lf_status lf_weights_load(struct lf_weights *out, struct lf_device *dev, co
     }
     LF_TRY_GOTO(lf_buffer_alloc(dev, &w.buffer, (size_t)layout->bytes, "weights", err), done);
     bind_slots(&w, layout);
-    for (int i = 0; i < layout->n_parts; i++) LF_TRY_GOTO(load_part(&ld, &layout->parts[i], err), done);
+    for (int i = 0; i < layout->n_parts; i++) {
+        if (opts->comm) LF_TRY_GOTO(lf_comm_check(opts->comm, err), done); /* or nobody will need them */
+        LF_TRY_GOTO(load_part(&ld, &layout->parts[i], err), done);
+    }
     if (ld.hashes) lf_hash_tensors(ld.hashes, layout->n_parts, w.sha);
     status = LF_OK;
 done:

@@ -43,7 +43,8 @@ bool lf_weight_layout_tied(const struct lf_weight_layout *layout);
 /* Formats and shapes by slot, out [n_slots]; data stays NULL. */
 void lf_weight_layout_describe(const struct lf_weight_layout *layout, struct lf_weight *out);
 
-/* Allocates the buffer and fills it from the layout's files, or with seeded random numbers. */
+/* Allocates the buffer and fills it from the layout's files, or with seeded random numbers; of several ranks as long as
+ * their group has not ended, else what lf_comm_check says. */
 LF_MUST_CHECK enum lf_status lf_weights_load(struct lf_weights *out, struct lf_device *dev,
                                              const struct lf_weight_layout *layout, const struct lf_model_opts *opts,
                                              struct lf_err *err);

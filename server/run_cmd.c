@@ -376,11 +376,11 @@ int lf_run_command(const struct lf_config *config)
         return LF_EXIT_REFUSED;
     }
     lf_log_set_level((enum lf_log_level)config->log_level);
-    enum lf_status status = answer(&r, &sized, &err);
+    int exit_status = answer(&r, &sized, &err) == LF_OK ? LF_EXIT_OK : lf_report(&err);
     lf_runtime_close(&r.rt);
     lf_grammar_unref(r.grammar);
     lf_run_tools_deinit(&r.tools);
     lf_kept_document_deinit(&r.kept);
     lf_ids_deinit(&r.prompt);
-    return status == LF_OK ? LF_EXIT_OK : lf_report(&err);
+    return exit_status;
 }

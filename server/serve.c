@@ -414,9 +414,11 @@ static void print_ready(const struct server *s)
     fflush(stdout);
 }
 
+/* Closing may take as long as loading has: TERM and INT need not wait for it. */
 static int fail(struct server *s, const struct lf_err *err)
 {
     int exit_status = lf_report(err);
+    handle_ends(exit_failed);
     lf_http_server_destroy(s->http);
     lf_runtime_close(&s->rt);
     lf_notify_close(&s->notify);
