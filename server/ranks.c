@@ -212,12 +212,20 @@ enum lf_status lf_ranks_wait(struct lf_ranks *ranks, struct lf_err *err)
     return lf_ranks_check(ranks, err);
 }
 
+static void join_all(struct lf_ranks *ranks)
+{
+    bool is_lost = all_have_loaded(ranks) && lf_ranks_check(ranks, NULL) != LF_OK;
+    lf_comm_group_abort(ranks->group, LF_SHUTDOWN, "the ranks are stopped");
+    (void)alarm(is_lost ? LF_RANKS_GRACE_S : LF_RANKS_STOP_S);
+    for (int i = 1; i < ranks->n; i++)
+        if (ranks->of[i].is_started) (void)pthread_join(ranks->of[i].thread, NULL);
+    if (!is_lost) (void)alarm(0); /* else rank 0's device may be lost as well */
+}
+
 void lf_ranks_stop(struct lf_ranks *ranks)
 {
     if (!ranks) return;
-    if (ranks->group) lf_comm_group_abort(ranks->group, LF_SHUTDOWN, "the ranks are stopped");
-    for (int i = 1; i < ranks->n; i++)
-        if (ranks->of[i].is_started) (void)pthread_join(ranks->of[i].thread, NULL);
+    if (ranks->group) join_all(ranks);
     for (int i = 0; i < ranks->n; i++) lf_comm_destroy(ranks->of[i].comm);
     lf_comm_group_destroy(ranks->group);
     (void)pthread_cond_destroy(&ranks->changed);

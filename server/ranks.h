@@ -6,7 +6,8 @@
  *
  * Where rank 0 stands still there may be nobody who could end the process: the thread that looks after the engine waits
  * for a lock that rank 0 has. So a rank that has lost the others sets an alarm, whose signal ends the process with
- * status 1 unless it has ended before. */
+ * status 1 unless it has ended before. Where another one stands still there may be nobody who misses it: so stop sets
+ * the same alarm before it joins them. */
 #ifndef LF_SERVER_RANKS_H
 #define LF_SERVER_RANKS_H
 
@@ -15,8 +16,9 @@
 #include "kv/kv_cache.h"
 #include "model/model.h"
 
-/* How long a rank waits for another one; and how much longer the process is there then, at most. */
-enum { LF_RANKS_TIMEOUT_MS = 5 * 1000, LF_RANKS_GRACE_S = 3 };
+/* How long a rank waits for another one; how much longer the process is there then, at most; and how long ranks that
+ * have not failed, or were still loading, take to give back what they have. */
+enum { LF_RANKS_TIMEOUT_MS = 5 * 1000, LF_RANKS_GRACE_S = 3, LF_RANKS_STOP_S = 30 };
 
 /* How many "tp=N" says; "" is one. LF_INVALID. */
 LF_MUST_CHECK enum lf_status lf_ranks_parse(int *n_ranks, const char *parallel, struct lf_err *err);
@@ -38,8 +40,9 @@ struct lf_comm *lf_ranks_comm(struct lf_ranks *ranks);
 LF_MUST_CHECK enum lf_status lf_ranks_wait(struct lf_ranks *ranks, struct lf_err *err);
 /* LF_OK, or why the group has failed: with the status of the rank that did. Any thread. */
 LF_MUST_CHECK enum lf_status lf_ranks_check(struct lf_ranks *ranks, struct lf_err *err);
-/* Ends and joins them, once rank 0 launches no more; its model stays, and its end of the group does not. Accepts NULL.
- */
+/* Ends and joins them, once rank 0 launches no more; its model stays, and its end of the group does not. One that does
+ * not come ends the process with status 1, in LF_RANKS_STOP_S; where the group had failed behind loading the process
+ * has LF_RANKS_GRACE_S from here to its end. Accepts NULL. */
 void lf_ranks_stop(struct lf_ranks *ranks);
 
 #endif

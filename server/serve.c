@@ -319,18 +319,39 @@ static void reload(struct server *s)
         LF_INFO("keys reloaded");
 }
 
+/* Whether it lives, and its ranks do; else nobody waits for it any more. */
+static bool look_after_engine(struct server *s, struct lf_engine_state *state)
+{
+    struct lf_err err;
+    if (s->rt.ranks && lf_ranks_check(s->rt.ranks, &err) != LF_OK)
+        lf_engine_declare_dead(s->rt.engine, "a rank has failed");
+    lf_engine_snapshot(s->rt.engine, state);
+    return state->alive;
+}
+
 /* Waits until nothing is in flight, for ms at most. */
 static void wait_answered(struct server *s, int64_t ms)
 {
+    struct lf_engine_state state;
     int64_t end_ns = lf_clock_ns() + ms * LF_NS_PER_MS;
     while (lf_http_server_n_in_flight(s->http) > 0 && lf_clock_ns() < end_ns) {
-        lf_notify_alive(&s->notify);
+        if (look_after_engine(s, &state)) lf_notify_alive(&s->notify);
         lf_clock_sleep_ms(POLL_MS / 4);
     }
 }
 
-static int drain(struct server *s)
+/* A dead engine may hang in the device, so nothing is joined behind it: clients have their errors within ms, then the
+ * process goes, and a supervisor starts another. */
+static void end_dead(const struct lf_engine_state *state, int ms)
 {
+    LF_ERROR("the engine ended: %s", state->message);
+    lf_clock_sleep_ms(ms);
+    _exit(LF_EXIT_FAILED);
+}
+
+static void drain(struct server *s)
+{
+    struct lf_engine_state state;
     handle_ends(exit_failed);
     int n_in_flight = lf_http_server_n_in_flight(s->http);
     LF_INFO("draining in_flight=%d", n_in_flight);
@@ -340,29 +361,23 @@ static int drain(struct server *s)
     wait_answered(s, (int64_t)s->config->drain_timeout * 1000);
     lf_engine_stop(s->rt.engine);
     wait_answered(s, TELL_MS);
+    if (!look_after_engine(s, &state)) end_dead(&state, 0);
     LF_INFO("stopped in_flight=%d", lf_http_server_n_in_flight(s->http));
-    return LF_EXIT_OK;
 }
 
-/* Until a signal or the engine's end. A dead engine may hang in the device, so nothing is joined behind it: clients get
- * their errors, then the process goes, and a supervisor starts another. */
-static int serve_until_end(struct server *s, const sigset_t *set)
+/* Until a signal or the engine's end. */
+static void serve_until_end(struct server *s, const sigset_t *set)
 {
-    struct lf_err err;
+    struct lf_engine_state state;
     for (int i = 1;; i++) {
         int sig = wait_signal(set, POLL_MS);
         if (i % KEEP_POLLS_N == 0) lf_runtime_keep_speed(&s->rt);
         if (sig == SIGHUP) reload(s);
-        if (sig == SIGTERM || sig == SIGINT) return drain(s);
-        if (s->rt.ranks && lf_ranks_check(s->rt.ranks, &err) != LF_OK)
-            lf_engine_declare_dead(s->rt.engine, "a rank has failed");
-        struct lf_engine_state state;
-        lf_engine_snapshot(s->rt.engine, &state);
-        if (!state.alive) {
-            LF_ERROR("the engine ended: %s", state.message);
-            lf_clock_sleep_ms(DEAD_GRACE_MS);
-            _exit(LF_EXIT_FAILED);
+        if (sig == SIGTERM || sig == SIGINT) {
+            drain(s);
+            return;
         }
+        if (!look_after_engine(s, &state)) end_dead(&state, DEAD_GRACE_MS);
         lf_notify_alive(&s->notify);
     }
 }
@@ -452,9 +467,9 @@ int lf_serve_command(const struct lf_config *config)
     lf_http_server_ready(s.http, s.rt.tok, s.rt.chat, s.rt.engine);
     print_ready(&s);
     lf_notify_tell(&s.notify, "READY=1\nSTATUS=serving on port %d", lf_http_server_port(s.http));
-    int exit_status = serve_until_end(&s, &signals);
+    serve_until_end(&s, &signals);
     lf_http_server_destroy(s.http);
     lf_runtime_close(&s.rt);
     lf_notify_close(&s.notify);
-    return exit_status;
+    return LF_EXIT_OK;
 }
