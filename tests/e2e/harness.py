@@ -158,15 +158,15 @@ class Program(Server):
                 and m("http_requests_open") == 1 and m("http_requests_in_flight") == 0)
 
 
-class within:
-    """`with within(0.5): …` fails where that took longer, in seconds of a machine that has time for us: meanwhile a
-    thread sleeps again and again, and what it oversleeps is time that others had. A busy machine gets that time several
-    times over, because the server has lost it too; on a quiet one it is a few milliseconds."""
+class Sleeper:
+    """A thread that sleeps again and again from start() to stop(): what it oversleeps is time that others had. allowed() is
+    how long a machine that has time for us would have seconds; a busy one gets that time several times over, because the
+    server has lost it too; on a quiet one it is a few milliseconds in a second."""
 
     SLEEP, TIMES = 0.005, 6
 
-    def __init__(self, seconds, what=""):
-        self.seconds, self.what, self.late, self.ended = seconds * SLOW, what, 0.0, threading.Event()
+    def __init__(self):
+        self.late, self.ended = 0.0, threading.Event()
         self.thread = threading.Thread(target=self.sleep_again_and_again, daemon=True)
 
     def sleep_again_and_again(self):
@@ -175,20 +175,35 @@ class within:
             time.sleep(self.SLEEP)
             self.late += max(0.0, time.monotonic() - began - self.SLEEP)
 
-    def allowed(self):
-        return self.seconds + self.TIMES * self.late
+    def start(self):
+        self.thread.start()
+        return self
+
+    def stop(self):
+        self.ended.set()
+        self.thread.join()
+
+    def allowed(self, seconds):
+        return seconds * SLOW + self.TIMES * self.late
+
+
+class within:
+    """`with within(0.5): …` fails where that took longer, in seconds of a machine that has time for us."""
+
+    def __init__(self, seconds, what=""):
+        self.seconds, self.what, self.sleeper = seconds, what, Sleeper()
 
     def __enter__(self):
-        self.thread.start()
+        self.sleeper.start()
         self.began = time.monotonic()
         return self
 
     def __exit__(self, kind, *_):
         took = time.monotonic() - self.began
-        self.ended.set()
-        self.thread.join()
-        if kind is None and took >= self.allowed():
-            raise AssertionError(f"{self.what} took {took:.3f} s; {self.seconds} s are allowed, and the machine was late by {self.late:.3f} s")
+        self.sleeper.stop()
+        if kind is None and took >= self.sleeper.allowed(self.seconds):
+            raise AssertionError(f"{self.what} took {took:.3f} s; {self.seconds * SLOW} s are allowed, and the machine was late by "
+                                 f"{self.sleeper.late:.3f} s")
 
 
 def wait_until(condition, seconds=20.0, step=0.02):
