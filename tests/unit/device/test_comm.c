@@ -14,7 +14,8 @@
 #include "core/mix.h"
 #include "device/comm.h"
 
-enum { MOST_RANKS = 8, PATIENCE_MS = 60 * 1000, MOST_FLOATS = 100 * 1000 };
+/* SHORT_MS: a timeout that is to pass, and that a rank which others keep from running does not reach. */
+enum { MOST_RANKS = 8, PATIENCE_MS = 60 * 1000, SHORT_MS = 1000, MOST_FLOATS = 100 * 1000 };
 
 struct rank {
     struct lf_comm *comm;
@@ -22,6 +23,7 @@ struct rank {
     void *ctx;
     void (*run)(struct rank *rank);
     pthread_t thread;
+    pthread_barrier_t *all_run;
     struct lf_err err; /* after run */
     enum lf_status status;
 };
@@ -29,6 +31,7 @@ struct rank {
 static void *rank_main(void *arg)
 {
     struct rank *r = arg;
+    (void)pthread_barrier_wait(r->all_run); /* what time it takes to start them is nobody's fault */
     r->run(r);
     r->status = lf_comm_check(r->comm, &r->err);
     return NULL;
@@ -37,6 +40,7 @@ static void *rank_main(void *arg)
 struct ranks {
     struct lf_comm_group *group;
     struct rank of[MOST_RANKS];
+    pthread_barrier_t all_run;
     int n;
 };
 
@@ -46,9 +50,10 @@ static void start(struct ranks *ranks, int n, int timeout_ms, void (*run)(struct
     memset(ranks, 0, sizeof(*ranks));
     ranks->n = n;
     if (lf_comm_group_create(&ranks->group, n, timeout_ms, &err) != LF_OK) fail_msg("%s", err.message);
+    assert_int_equal(pthread_barrier_init(&ranks->all_run, NULL, (unsigned)n), 0);
     for (int i = 0; i < n; i++) {
         struct rank *r = &ranks->of[i];
-        *r = (struct rank){.rank = i, .n_ranks = n, .run = run, .ctx = ctx};
+        *r = (struct rank){.rank = i, .n_ranks = n, .run = run, .ctx = ctx, .all_run = &ranks->all_run};
         assert_int_equal(lf_comm_create(&r->comm, ranks->group, i, &err), LF_OK);
     }
     for (int i = 0; i < n; i++)
@@ -64,6 +69,7 @@ static void end(struct ranks *ranks)
 {
     for (int i = 0; i < ranks->n; i++) lf_comm_destroy(ranks->of[i].comm);
     lf_comm_group_destroy(ranks->group);
+    (void)pthread_barrier_destroy(&ranks->all_run);
 }
 
 static void run_all(int n, void (*run)(struct rank *rank), void *ctx)
@@ -231,7 +237,7 @@ static void nobody_passes_a_barrier_before_all_have_come(void **state)
 static void meet_late(struct rank *r)
 {
     _Atomic int *n_come = r->ctx;
-    if (r->rank == 1) lf_clock_sleep_ms(400);
+    if (r->rank == 1) lf_clock_sleep_ms(2 * SHORT_MS);
     atomic_fetch_add(n_come, 1);
     lf_comm_meet(r->comm);
     assert_int_equal(*n_come, r->n_ranks);
@@ -243,7 +249,7 @@ static void a_meeting_waits_for_a_rank_longer_than_anything_else(void **state)
     (void)state;
     _Atomic int n_come = 0;
     struct ranks ranks;
-    start(&ranks, 3, 100, meet_late, &n_come);
+    start(&ranks, 3, SHORT_MS, meet_late, &n_come);
     join(&ranks);
     for (int i = 0; i < 3; i++) assert_int_equal(ranks.of[i].status, LF_OK);
     end(&ranks);
@@ -330,14 +336,14 @@ static void a_rank_that_does_not_come_is_named_in_time(void **state)
     for (int n = 2; n <= MOST_RANKS; n += 3) {
         struct ranks ranks;
         int64_t before = lf_clock_ns();
-        start(&ranks, n, 200, leave_after_some, NULL);
+        start(&ranks, n, SHORT_MS, leave_after_some, NULL);
         join(&ranks);
-        assert_true(lf_clock_ns() - before >= 190 * LF_NS_PER_MS);
+        assert_true(lf_clock_ns() - before >= (SHORT_MS - 10) * LF_NS_PER_MS);
         assert_true(lf_clock_ns() - before < 10 * LF_NS_PER_S);
         for (int i = 0; i < n; i++) {
             if (i == 1) continue; /* it may have left before the group failed */
             assert_int_equal(ranks.of[i].status, LF_DEVICE);
-            assert_non_null(strstr(ranks.of[i].err.message, "waited 200 ms for rank 1, in a barrier"));
+            assert_non_null(strstr(ranks.of[i].err.message, "waited 1000 ms for rank 1, in a barrier"));
         }
         end(&ranks);
     }
@@ -355,10 +361,10 @@ static void a_receive_that_nobody_answers_ends_in_time(void **state)
 {
     (void)state;
     struct ranks ranks;
-    start(&ranks, 2, 100, receive_what_nobody_sends, NULL);
+    start(&ranks, 2, SHORT_MS, receive_what_nobody_sends, NULL);
     join(&ranks);
     assert_int_equal(ranks.of[1].status, LF_DEVICE);
-    assert_string_equal(ranks.of[1].err.message, "rank 1 waited 100 ms for rank 0, in a receive");
+    assert_string_equal(ranks.of[1].err.message, "rank 1 waited 1000 ms for rank 0, in a receive");
     end(&ranks);
 }
 
@@ -409,7 +415,7 @@ static void hear_late(struct rank *r)
     char text[8];
     size_t n;
     if (r->rank == 0) {
-        lf_clock_sleep_ms(50); /* until all have gone to sleep */
+        lf_clock_sleep_ms(SHORT_MS); /* until all have gone to sleep */
         int64_t before = cpu_ns();
         lf_clock_sleep_ms(300);
         assert_true(cpu_ns() - before < 5 * LF_NS_PER_MS);
@@ -424,7 +430,7 @@ static void the_first_message_is_waited_for_longer_than_anything_else_and_asleep
 {
     (void)state;
     struct ranks ranks;
-    start(&ranks, 4, 200, hear_late, NULL);
+    start(&ranks, 4, SHORT_MS, hear_late, NULL);
     join(&ranks);
     for (int i = 0; i < 4; i++) assert_int_equal(ranks.of[i].status, LF_OK);
     end(&ranks);
@@ -447,14 +453,14 @@ static void a_rank_0_that_has_spoken_and_falls_silent_is_named_in_time(void **st
 {
     (void)state;
     struct ranks ranks;
-    start(&ranks, 3, 100, hear_once, NULL);
+    start(&ranks, 3, SHORT_MS, hear_once, NULL);
     join(&ranks);
     for (int i = 1; i < 3; i++)
-        assert_non_null(strstr(ranks.of[i].err.message, " waited 100 ms for rank 0, in a message"));
+        assert_non_null(strstr(ranks.of[i].err.message, " waited 1000 ms for rank 0, in a message"));
     end(&ranks);
 }
 
-enum { STOPPED_MS = 600, AT_WORK_MS = 100 };
+enum { STOPPED_MS = 3 * SHORT_MS / 2, AT_WORK_MS = 100 };
 
 /* Rank 0 has work for some time in which the process runs; the pipe's end says that it has begun. */
 static void work_a_while(struct rank *r)
@@ -469,7 +475,7 @@ static void work_a_while(struct rank *r)
 static int meet_in_a_process(int ready_fd)
 {
     struct ranks ranks;
-    start(&ranks, 2, 4 * AT_WORK_MS, work_a_while, &ready_fd);
+    start(&ranks, 2, SHORT_MS, work_a_while, &ready_fd);
     join(&ranks);
     bool met = ranks.of[0].status == LF_OK && ranks.of[1].status == LF_OK;
     end(&ranks);
