@@ -237,6 +237,7 @@ class StoppedRun:
 
 
 TERM = signal.SIGTERM
+PRELOAD = os.environ.get("LF_HANG_RANK_SO", "")
 
 
 class Faults(unittest.TestCase):
@@ -282,6 +283,29 @@ class Faults(unittest.TestCase):
         self.assertGreater(time.monotonic() - began, 8)
         self.assertEqual(idle.complete("In the").status, 200)
         self.assertEqual(idle.stop(), 0, idle.stderr[-2000:])
+
+    def test_a_failure_at_loading_is_said_before_others_are_waited_for_and_signals_do_not_wait(self):
+        if not PRELOAD:
+            self.skipTest("a sanitizer's own library comes first")
+        for sig in (TERM, signal.SIGINT):
+            for args, expected in ((("serve", "--port", "0"), 1), (("run", "In the"), -sig)):
+                with self.subTest(args[0], sig=sig):
+                    self.check_loading_fails(args, sig, expected)
+
+    def check_loading_fails(self, args, sig, expected):
+        process = subprocess.Popen([harness.Program.program, *args, "--model", "demo/model", *SMALL, "--parallel", "tp=2"],
+                                   stderr=subprocess.PIPE, env={**os.environ, "LD_PRELOAD": PRELOAD})
+        patience = threading.Timer(60, process.kill)
+        patience.start()
+        line = next((line for line in process.stderr if line.startswith(b"longflash: ")), b"")
+        self.assertIn(b"Input/output error", line)
+        time.sleep(0.2)
+        self.assertIsNone(process.poll(), "nobody is waited for")
+        with harness.within(5, f"{args[0]}: ending at a signal"):
+            process.send_signal(sig)
+            self.assertEqual(process.wait(), expected)
+        patience.cancel()
+        process.stderr.close()
 
     def test_what_a_server_waits_for_at_its_end_is_no_rank_s_fault(self):
         server = harness.Program(*SMALL, "--parallel", "tp=2", "--threads", "2")
