@@ -12,10 +12,10 @@ import os
 import subprocess
 import sys
 import threading
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 import harness  # noqa: E402
+import test_rank_faults as faults  # noqa: E402
 import test_ranks as of_cpu  # noqa: E402
 
 OPTIONS = ("--ctx", "8192", "--kv-tokens", "64K", "--device", "cuda")
@@ -102,17 +102,15 @@ def stands_still(n):
     client = threading.Thread(target=lambda: server.post(of_cpu.TEXT, body), daemon=True)
     client.start()
     harness.wait_until(lambda: server.metric("generation_tokens_total") > 0)
-    tid = of_cpu.stop_thread(server.process.pid, f"lf-rank{n - 1}")
+    tid = faults.stop_thread(server.process.pid, f"lf-rank{n - 1}")
     if tid is None:
         print("left out: this system does not let a process stop its child's thread", flush=True)
         server.stop()
         return
-    began = time.monotonic()
-    while time.monotonic() - began < 30 and not of_cpu.thread_has_ended(tid):
-        time.sleep(0.05)
-    took = time.monotonic() - began
+    watcher = faults.Watcher(tid)
+    watcher.join(30)
     status = server.stop(sig=None, timeout=20)
-    expect(f"{n} ranks: one stands still, all end after {took:.1f} s", status == 1 and took < 10,
+    expect(f"{n} ranks: one stands still, all end after {watcher.ended_s} s", status == 1 and watcher.is_in_time(10),
            (status, server.stderr[-2000:]))
 
 
