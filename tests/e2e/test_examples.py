@@ -163,7 +163,8 @@ class Examples(harness.Case):
                          [("1", "128", "1", "0"), ("2", "128", "2", "0")])
 
     def test_those_that_are_opt_in_are_well_formed(self):
-        subprocess.run(["sh", "-n", os.path.join(EXAMPLES, "docker.sh")], check=True)
+        for name in ("docker.sh", "replicas/run.sh"):
+            subprocess.run(["sh", "-n", os.path.join(EXAMPLES, name)], check=True)
         with open(os.path.join(EXAMPLES, "openai_client.py"), encoding="utf-8") as f:
             compile(f.read(), "openai_client.py", "exec")
 
@@ -188,7 +189,8 @@ class Examples(harness.Case):
     def test_each_script_can_be_run_and_is_listed(self):
         with open(os.path.join(EXAMPLES, "README.md"), encoding="utf-8") as f:
             listed = set(re.findall(r"^\| \[(\S+)\]", f.read(), re.M))
-        there = {name for name in os.listdir(EXAMPLES) if name.endswith((".sh", ".py", ".yaml"))}
+        there = {os.path.relpath(os.path.join(where, name), EXAMPLES) for where, _, names in os.walk(EXAMPLES) for name in names
+                 if name.endswith((".sh", ".py", ".yaml"))}
         self.assertEqual(listed, there)
         for name in there - {"compose.yaml"}:
             self.assertTrue(os.access(os.path.join(EXAMPLES, name), os.X_OK), name)
