@@ -1,7 +1,9 @@
-"""What stands around the server where it is operated, as Debian has it: haproxy, nginx, Caddy, Prometheus, systemd-analyze. Opt-in.
+"""What stands around the server where it is operated, as Debian has it: haproxy, nginx, Caddy, Prometheus, systemd-analyze; and what
+Kubernetes takes. Opt-in.
 
     LF_LONGFLASH=build/release/longflash python3 tests/operations/run.py [-v] [Nginx …]
     apt-get install haproxy nginx-light caddy prometheus systemd openssl         what is missing is skipped, and says so
+    pip install kubernetes-validate                                              beside kubectl, which renders
 
 The demo model serves. The configurations are those of configs/, with other ports and certificates.
 """
@@ -352,6 +354,48 @@ class Prometheus(Around):
         firing = {r["name"] for r in rules if r["type"] == "alerting" and r["state"] == "firing"}
         self.assertEqual(firing, set())
         print(f"Prometheus: {asked} queries of the dashboard and {len(rules)} rules answered", flush=True)
+
+
+# ---- several servers ----
+
+@needs("haproxy")
+class Replicas(Around):
+    def test_the_configurations_are_ones(self):
+        for path in ("examples/replicas/haproxy.cfg", "packaging/kubernetes/components/proxy/haproxy.cfg"):
+            self.run_program("env", "LONGFLASH_DOMAIN=longflash-replicas.a.svc.cluster.local", "haproxy", "-c", "-f", os.path.join(ROOT, path))
+
+    def test_a_document_keeps_its_server_and_nothing_is_lost(self):
+        said = self.run_program(sys.executable, os.path.join(ROOT, "tests", "bench", "replicas", "replicas.py"), harness.Program.program,
+                                "--seconds", "3", "--away", "2", "--documents", "9")
+        print(said, flush=True)
+
+
+@needs("kubectl", "kubernetes-validate")
+class Kubernetes(Around):
+    FOLDER = os.path.join(ROOT, "packaging", "kubernetes")
+    RELEASES = ("1.30.0", "1.37.0")
+
+    def validate(self, folder):
+        """Renders a kustomization and has its objects validated; the kinds that no release knows are left out. All kinds."""
+        objects = self.run_program("kubectl", "kustomize", folder).split("\n---\n")
+        kinds = [re.search(r"^kind: (\w+)$", o, re.M).group(1) for o in objects]
+        core = self.file("objects.yaml", "\n---\n".join(o for o in objects if not re.search(r"^apiVersion: inference\.", o, re.M)))
+        for release in self.RELEASES:
+            said = self.run_program("kubernetes-validate", "--strict", "-k", release, core)
+            self.assertEqual(said.count("passed for resource"), sum(k != "InferencePool" for k in kinds), said)
+        return set(kinds)
+
+    def test_base_and_example_are_valid(self):
+        self.assertEqual(self.validate(os.path.join(self.FOLDER, "base")), {"StatefulSet", "Service", "PodDisruptionBudget"})
+        self.assertEqual(self.validate(os.path.join(self.FOLDER, "example")), {"StatefulSet", "Service", "PodDisruptionBudget", "ConfigMap",
+                                                                               "Deployment", "NetworkPolicy", "HorizontalPodAutoscaler"})
+
+    def test_each_component_stands_beside_the_base_alone(self):
+        components = os.path.join(self.FOLDER, "components")
+        for name in sorted(os.listdir(components)):
+            parts = [os.path.relpath(p, os.path.realpath(self.folder)) for p in (os.path.join(self.FOLDER, "base"), os.path.join(components, name))]
+            self.file("kustomization.yaml", "resources: [{}]\ncomponents: [{}]\n".format(*parts))
+            self.assertIn("StatefulSet", self.validate(self.folder), name)
 
 
 # ---- systemd ----
