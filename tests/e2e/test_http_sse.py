@@ -200,7 +200,7 @@ class Sse(harness.Case):
             self.assertLessEqual(p["cached"], p["processed"])
             self.assertLessEqual(p["processed"], p["total"])
         for (a, p), (b, q) in zip(seen, seen[1:]):
-            self.assertLess(b - a, 1.0 * max(1, harness.SLOW / 2) + machine.TIMES * machine.late)
+            self.assertLess(b - a, 1.0 * max(1, harness.SLOW / 2) + machine.sleeper.TIMES * machine.sleeper.late)
             self.assertLessEqual(p["processed"], q["processed"])
         self.assertEqual(seen[-1][1]["processed"], seen[-1][1]["total"])
         r = self.server.stream(CHAT, self.body(CHAT, prompt.replace("2500", "600")))
