@@ -37,16 +37,6 @@ struct lf_model {
     uint8_t identity[LF_SHA256_BYTES];
 };
 
-/* What several ranks do not have yet. */
-static enum lf_status check_ranks(const struct lf_hparams *hp, const struct lf_model_opts *opts, struct lf_err *err)
-{
-    if (lf_split_n_ranks(&hp->split) == 1) return LF_OK;
-    if (opts->hash_weights)
-        return lf_fail(err, LF_UNSUPPORTED,
-                       "blocks on disk (--cache-dir) are not implemented for several ranks yet: expected one rank");
-    return LF_OK;
-}
-
 /* Opens the headers (unless the weights are dummies) and lays the weights out. */
 static enum lf_status open_layout(struct lf_weight_layout **layout, struct lf_tensor_set *set,
                                   const struct lf_hparams *hp, const struct lf_program *program,
@@ -68,7 +58,6 @@ enum lf_status lf_weights_measure(struct lf_weights_size *out, const struct lf_h
     struct lf_tensor_set set = {0};
     struct lf_weight_layout *layout;
     struct lf_program program;
-    LF_TRY(check_ranks(hp, opts, err));
     LF_TRY(lf_program_record(&program, hp, err));
     enum lf_status status = open_layout(&layout, &set, hp, &program, opts, dev, err);
     if (status == LF_OK) {
@@ -217,8 +206,7 @@ enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const
     model->x.hp = &model->hp;
     model->x.comm = opts->comm;
     LF_ASSERT(lf_split_n_ranks(&hp->split) == (opts->comm ? lf_comm_n_ranks(opts->comm) : 1));
-    LF_ASSERT(!opts->comm || lf_comm_rank(opts->comm) == hp->split.rank);
-    LF_TRY_GOTO(check_ranks(hp, opts, err), done);
+    LF_ASSERT(!opts->comm || (lf_comm_rank(opts->comm) == hp->split.rank && !opts->hash_weights));
     if (opts->comm) LF_TRY_GOTO(lf_comm_connect(opts->comm, dev, err), done);
     LF_TRY_GOTO(copy_hparams(&model->hp, hp, err), done);
     LF_TRY_GOTO(lf_programs_make(&model->x.programs, &model->hp, lf_device_ops(dev), opts->plan->no_fusion, err), done);

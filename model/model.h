@@ -25,7 +25,7 @@ struct lf_model_opts {
     const struct lf_plan *plan; /* sizes of the workspace; copied */
     struct lf_comm *comm;       /* of several ranks, of which hp->split says which this is; borrowed. NULL: one */
     const char *program;        /* what computes: version, commit and so on; for the identity. NULL: "" */
-    bool hash_weights;          /* the identity holds the bytes of the weights, not only their shapes */
+    bool hash_weights;          /* the identity holds the bytes of the weights, not only their shapes; of one rank */
     /* Loading progress, bytes done of total; may be NULL. */
     void (*progress)(void *ctx, uint64_t done, uint64_t total);
     void *progress_ctx;

@@ -57,6 +57,13 @@ struct lf_gemm_tile {
     size_t x_groups_stride;            /* from row to row */
 };
 
+/* Asks for some of what is read next. */
+static inline void lf_gemm_fetch(const char *from, size_t bytes)
+{
+    enum { CACHE_LINE = 64 };
+    for (size_t i = 0; i < bytes; i += CACHE_LINE) __builtin_prefetch(from + i, 0, 2);
+}
+
 struct lf_gemm_kernel {
     void (*tile)(const struct lf_gemm_tile *t);
     int max_rows;

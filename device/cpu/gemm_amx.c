@@ -156,11 +156,6 @@ static void tile_32(const struct lf_gemm_tile *t)
     _tile_release();
 }
 
-static void fetch(const char *from, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i += LINE) __builtin_prefetch(from + i, 0, 2);
-}
-
 /* n_rows of t's, from row on, as a tile of their own. */
 static struct lf_gemm_tile rows_of(const struct lf_gemm_tile *t, int row, int n_rows)
 {
@@ -183,7 +178,7 @@ static void tile_many(const struct lf_gemm_tile *t)
         for (int row = 0; row < whole; row += ROWS) {
             struct lf_gemm_tile part = rows_of(t, row, ROWS);
             size_t n = left < step ? left : step;
-            fetch(next, n);
+            lf_gemm_fetch(next, n);
             next += n;
             left -= n;
             tile_32_half(&part, col);

@@ -153,11 +153,6 @@ static void run_last(struct block *b, const struct rows *rows, int n_rows, int c
     }
 }
 
-static void fetch(const char *from, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i += LINE) __builtin_prefetch(from + i, 0, 2);
-}
-
 /* All rows of t over an opened block. Each step asks for a part of what comes next. */
 static void run_block(struct block *b, const struct lf_gemm_tile *t, int first)
 {
@@ -170,7 +165,7 @@ static void run_block(struct block *b, const struct lf_gemm_tile *t, int first)
         for (int i = 0; i < n_whole; i++) {
             struct rows rows = rows_at(t, i * TILE_ROWS, first);
             size_t n = left < step ? left : step;
-            fetch(next, n);
+            lf_gemm_fetch(next, n);
             next += n;
             left -= n;
             run_square(b, &rows, col, load);

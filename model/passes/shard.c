@@ -12,9 +12,8 @@
  *
  * Experts are divided within: each rank has all of them, and of each some channels. So ranks have equal work whatever
  * the router chooses, and all sort the same rows. The bias of a matrix that is divided by columns belongs to the sum:
- * rank 0 brings it. Everything else runs on whole
- * values, on all ranks alike. What is not here is refused by name; to let each rank have all of it would work too, but
- * nobody who asks for ranks would want it. */
+ * rank 0 brings it. Everything else runs on whole values, on all ranks alike. What is not here is refused by name; to
+ * let each rank have all of it would work too, but nobody who asks for ranks would want it. */
 #include <stdio.h>
 #include <string.h>
 

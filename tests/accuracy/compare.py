@@ -237,6 +237,14 @@ def judge(args, rows):
             yield f"{b}: {lost} right answers fewer than A, {args.max_lost} at most"
 
 
+def say_past(past):
+    """Says which bounds were passed; the exit status."""
+    past = list(past)
+    for line in past:
+        print(line, file=sys.stderr)
+    return 1 if past else 0
+
+
 def read_arguments():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--model", default=os.path.join(tasks.ROOT, "demo", "model"), help="(default: the demo model)")
@@ -278,10 +286,7 @@ def main():
         write_results(args, rows)
     except (Failure, OSError, ValueError) as e:
         sys.exit(f"compare.py: {e}")
-    past = list(judge(args, rows))
-    for line in past:
-        print(line, file=sys.stderr)
-    return 1 if past else 0
+    return say_past(judge(args, rows))
 
 
 if __name__ == "__main__":

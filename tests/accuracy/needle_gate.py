@@ -134,10 +134,7 @@ def main():
         compare.write_results(argparse.Namespace(csv=args.csv, json=None), rows)
     except (compare.Failure, OSError, ValueError) as e:
         sys.exit(f"needle_gate.py: {e}")
-    past = list(judge(args, rows))
-    for line in past:
-        print(line, file=sys.stderr)
-    return 1 if past else 0
+    return compare.say_past(judge(args, rows))
 
 
 if __name__ == "__main__":
