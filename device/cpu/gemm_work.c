@@ -110,9 +110,8 @@ void lf_gemm_fill_row(const struct lf_gemm_work *g, int row, const float *x)
 /* ---- work tiles ---- */
 
 enum {
-    ACC_ROWS = LF_GEMM_AMX_ROWS, /* of a work tile at most */
-    ROW_STEP = 32,               /* that blocks of rows are multiples of, or the kernel's tile */
-    TILES_PER_THREAD = 3         /* large work tiles are made smaller for it */
+    ROW_STEP = 32,       /* that blocks of rows are multiples of, or the kernel's tile */
+    TILES_PER_THREAD = 3 /* large work tiles are made smaller for it */
 };
 
 /* One panel of a work tile, its part of y. */
@@ -184,14 +183,13 @@ static void set_next(const struct lf_gemm_work *g, const struct lf_gemm_work_til
     t->next = t->next_bytes > 0 ? u->panel + (size_t)(ends ? 0 : panel_idx + 1) * g->panel_bytes + at : NULL;
 }
 
-void lf_gemm_run_work_tile(const struct lf_gemm_work *g, const struct lf_gemm_work_tile *u)
+/* acc has room for all of u. */
+static void run_work_tile(const struct lf_gemm_work *g, const struct lf_gemm_work_tile *u, float *acc)
 {
-    _Alignas(64) float acc[LF_GEMM_PANELS_MAX * ACC_ROWS * LF_PANEL_COLS];
     int n_panels = div_up(u->n_cols, LF_PANEL_COLS);
     bool is_whole = n_panels == 1 && u->n_rows <= LF_MIN(g->kernel->max_rows, (int)LF_GEMM_ROWS_MAX);
     int k_block = is_whole ? g->n_k : LF_GEMM_K_BLOCK;
     size_t block_bytes = (size_t)(k_block / g->cell_k) * g->cell_bytes;
-    LF_ASSERT(n_panels <= LF_GEMM_PANELS_MAX && u->n_rows <= ACC_ROWS);
     for (int k = 0; k < g->n_k; k += k_block) {
         size_t at = (size_t)(k / g->cell_k) * g->cell_bytes;
         struct lf_gemm_tile t = {.x_stride = g->x_stride,
@@ -207,6 +205,23 @@ void lf_gemm_run_work_tile(const struct lf_gemm_work *g, const struct lf_gemm_wo
             run_rows(g, &p, &t, k, g->n_k - k <= k_block);
         }
     }
+}
+
+/* Inlined it would have every caller pay for AMX's 256 KiB of stack. */
+__attribute__((noinline)) static void run_large(const struct lf_gemm_work *g, const struct lf_gemm_work_tile *u)
+{
+    _Alignas(64) float acc[LF_GEMM_PANELS_MAX * LF_GEMM_AMX_ROWS * LF_PANEL_COLS];
+    LF_ASSERT(u->n_cols <= LF_GEMM_PANELS_MAX * LF_PANEL_COLS && u->n_rows <= LF_GEMM_AMX_ROWS);
+    run_work_tile(g, u, acc);
+}
+
+void lf_gemm_run_work_tile(const struct lf_gemm_work *g, const struct lf_gemm_work_tile *u)
+{
+    _Alignas(64) float acc[LF_WORK_ROWS * LF_PANEL_COLS];
+    if (div_up(u->n_cols, LF_PANEL_COLS) * u->n_rows > LF_WORK_ROWS)
+        run_large(g, u);
+    else
+        run_work_tile(g, u, acc);
 }
 
 /* ---- cutting ---- */
