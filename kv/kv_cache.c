@@ -16,6 +16,10 @@ static enum lf_status check_opts(const struct lf_kv_cache_opts *o, bool is_host,
     if (has_states ? o->n_slots < 1 : o->n_slots != 0)
         return lf_fail(err, LF_INVALID, "KV cache of %d slots: %s", o->n_slots,
                        has_states ? "layers with states need at least 1" : "no layer has a state");
+    struct lf_kv_stripe stripe = o->stripe;
+    if (stripe.n < 0 || stripe.n > LF_RANKS_N || stripe.idx < 0 || stripe.idx >= LF_MAX(stripe.n, 1))
+        return lf_fail(err, LF_INVALID, "KV cache with stripe %d of %d: 0 to n - 1 of at most %d", stripe.idx, stripe.n,
+                       LF_RANKS_N);
     return LF_OK;
 }
 
@@ -39,6 +43,8 @@ static enum lf_status set_groups(struct lf_kv_cache *cache, const struct lf_kv_c
         cache->groups[i] = o->layout ? o->layout->groups[i] : alike;
         LF_TRY(check_group(&cache->groups[i], err));
     }
+    cache->block_tokens = lf_kv_block_tokens(o->stripe.n);
+    v->stripe = o->stripe;
     v->dtype = o->dtype;
     v->n_blocks = o->n_blocks;
     *v = lf_kv_cache_view(cache, 0);
@@ -88,7 +94,7 @@ struct lf_state_view lf_kv_cache_state_view(const struct lf_kv_cache *cache, int
 }
 
 /* What makes two caches' contents interchangeable: the model, and how its keys and values are stored: four numbers, or,
- * where there are several groups or states, their shapes and where each layer lies. */
+ * where there are several groups or states, their shapes and where each layer lies; and of which tokens they are. */
 static void hash_identity(const struct lf_kv_cache_opts *o, const struct lf_kv_cache *cache,
                           uint8_t out[LF_SHA256_BYTES])
 {
@@ -111,6 +117,7 @@ static void hash_identity(const struct lf_kv_cache_opts *o, const struct lf_kv_c
         lf_sha256_update(&sha, &o->layout->block_bytes, sizeof(o->layout->block_bytes));
         lf_sha256_update(&sha, o->layout->places, (size_t)o->layout->n_layers * sizeof(*o->layout->places));
     }
+    if (o->stripe.n > 1) lf_sha256_update(&sha, &o->stripe, sizeof(o->stripe));
     if (o->identity_bytes > 0) lf_sha256_update(&sha, o->identity, o->identity_bytes);
     lf_sha256_final(&sha, out);
 }

@@ -14,6 +14,7 @@ struct lf_kv_cache {
     struct lf_kv_view view; /* of group 0 */
     struct lf_kv_group groups[LF_KV_GROUPS_N];
     int n_groups;
+    int block_tokens; /* of a sequence, from one block of its table to the next; the stripe's are 64 of them */
     struct lf_block_pool pool;
     struct lf_prefix_cache *prefix; /* NULL when switched off */
     struct lf_kv_states states;
@@ -30,6 +31,7 @@ struct lf_kv_cache_opts {
     int n_slots;                       /* of states, at least 1; 0 where there are none */
     const struct lf_kv_layout *layout; /* borrowed; NULL: one group, of layers that are all alike: */
     int n_layers, n_kv_heads, head_dim;
+    struct lf_kv_stripe stripe; /* which tokens it has of each block */
     bool prefix_cache;
     const void *identity; /* of the model, for the prefix cache */
     size_t identity_bytes;

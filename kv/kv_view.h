@@ -24,7 +24,17 @@
  * with a shift and a mask. Every kernel, for one query row or a thousand, reads the same pages in the same order, which
  * is what makes a token's bits independent of the batch around it.
  *
- * Slots past a sequence's length may hold anything, NaN included: readers select, they never multiply by zero. */
+ * Slots past a sequence's length may hold anything, NaN included: readers select, they never multiply by zero.
+ *
+ * Where contexts are divided over N ranks, a block's number stands for 64 · N consecutive tokens of a sequence, of
+ * which each rank's cache has 64, its stripe:
+ *
+ *     positions    0 … 63   64 … 127  │  128 … 191  192 … 255  │  …        N = 2
+ *     block        table[0]           │  table[1]              │
+ *     rank         0        1         │  0          1          │
+ *
+ * So all ranks have one table for a sequence, and however much of it a query sees, each has about as many of the keys.
+ */
 #ifndef LF_KV_KV_VIEW_H
 #define LF_KV_KV_VIEW_H
 
@@ -34,6 +44,11 @@
 
 #include "core/dtype.h"
 #include "core/limits.h"
+
+/* Which tokens a cache has. Zeroed: all of them. */
+struct lf_kv_stripe {
+    int idx, n; /* idx of n; n is at most LF_RANKS_N */
+};
 
 enum lf_kv_order { LF_KV_LANES, LF_KV_ROWS }; /* of a CPU, of a GPU: see above */
 
@@ -47,6 +62,7 @@ struct lf_kv_view {
     int head_dim;    /* even */
     int block_pages; /* from a block to the next, in pages: those of the layers, and what is not used */
     int group;       /* of the cache: the table of a sequence that names its blocks */
+    struct lf_kv_stripe stripe;
 };
 
 enum lf_kv_part { LF_KV_K, LF_KV_V };
@@ -106,11 +122,31 @@ static inline size_t lf_kv_v_index(const struct lf_kv_view *v, int token, int ch
     return ((size_t)(token / 2) * (size_t)v->head_dim + (size_t)channel) * 2 + (size_t)(token % 2);
 }
 
+/* Tokens of a sequence from one block of its table to the next, where each of n stripes has a page of them. */
+static inline int lf_kv_block_tokens(int n_stripes)
+{
+    return n_stripes > 1 ? n_stripes * LF_KV_BLOCK_TOKENS : LF_KV_BLOCK_TOKENS;
+}
+/* How many of a sequence's first n positions are in the stripe. Counted from 0 on, token i of the stripe has slot i %
+ * 64 of block i / 64 of the table; positions [lo, hi) are its tokens [lf_kv_stripe_tokens(lo),
+ * lf_kv_stripe_tokens(hi)). */
+static inline int lf_kv_stripe_tokens(struct lf_kv_stripe stripe, int n)
+{
+    int block = lf_kv_block_tokens(stripe.n), rest = n % block - stripe.idx * LF_KV_BLOCK_TOKENS;
+    int of_rest = rest < 0 ? 0 : rest > LF_KV_BLOCK_TOKENS ? LF_KV_BLOCK_TOKENS : rest;
+    return n / block * LF_KV_BLOCK_TOKENS + of_rest;
+}
+static inline bool lf_kv_stripe_has(struct lf_kv_stripe stripe, int position)
+{
+    return position % lf_kv_block_tokens(stripe.n) / LF_KV_BLOCK_TOKENS == stripe.idx;
+}
+
 /* One sequence of a step. Token first_token + i of the step is position kv_len - n_tokens + i of the sequence. */
 struct lf_kv_seq {
-    const int32_t *blocks; /* host, the table of each cache group, that of group g from g · table_stride on: entry p /
-                              64 holds position p; at least ceil(kv_len / 64) entries. Of a group with a window those
-                              before the window may name any block of the cache: nothing in it is looked at */
+    const int32_t *blocks; /* host, the table of each cache group, that of group g from g · table_stride on: entry p / B
+                              holds position p, where B is lf_kv_block_tokens; at least ceil(kv_len / B) entries. Of
+                              a group with a window those before the window may name any block of the cache: nothing
+                              in it is looked at */
     int table_stride;      /* entries; 0 where there is one group */
     int first_token;       /* of this sequence among the step's tokens */
     int n_tokens;          /* new tokens of this step, >= 1 */

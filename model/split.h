@@ -7,14 +7,32 @@
 
 #include "device/delta.h"
 
-/* One rank of so many. Zeroed: there is one, and it has everything. */
+/* One rank of so many. Zeroed: there is one, and it has everything. A model is divided along two axes. Of weights a
+ * rank has the part that is rank's of n_ranks; of a sequence's keys and values, and of a step's tokens, that of cp_rank
+ * of n_cp. */
 struct lf_split {
-    int rank, n_ranks;
+    int rank, n_ranks; /* of weights */
+    int cp_rank, n_cp; /* of contexts */
 };
 
 static inline int lf_split_n_ranks(const struct lf_split *s)
 {
     return s->n_ranks > 1 ? s->n_ranks : 1;
+}
+
+static inline int lf_split_n_cp(const struct lf_split *s)
+{
+    return s->n_cp > 1 ? s->n_cp : 1;
+}
+
+/* Ranks of both axes together, and which of them it is: those that share a part of the contexts stand side by side. */
+static inline int lf_split_world(const struct lf_split *s)
+{
+    return lf_split_n_ranks(s) * lf_split_n_cp(s);
+}
+static inline int lf_split_world_rank(const struct lf_split *s)
+{
+    return s->cp_rank * lf_split_n_ranks(s) + s->rank;
 }
 
 /* Of n things that are cut anywhere, where the part of a rank begins; that of rank n_ranks is n. No part is longer than

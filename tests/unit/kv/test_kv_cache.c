@@ -138,6 +138,29 @@ static struct lf_kv_layout with_states(void)
     return layout;
 }
 
+static void a_stripe_is_of_all_groups_and_a_block_stands_for_more_tokens(void **state)
+{
+    (void)state;
+    struct lf_device *dev = open_device();
+    struct lf_kv_layout layout = two_groups();
+    for (int n = 0; n <= 4; n++) {
+        struct lf_kv_cache_opts o = {.dtype = LF_BF16, .n_blocks = 5, .layout = &layout};
+        struct lf_kv_cache cache;
+        o.stripe = (struct lf_kv_stripe){.idx = LF_MAX(n - 1, 0), .n = n};
+        assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_OK);
+        assert_int_equal(cache.block_tokens, 64 * LF_MAX(n, 1));
+        assert_int_equal(cache.buffer.bytes, 5 * layout.block_bytes); /* a page of 64 tokens, as ever */
+        for (int g = 0; g < cache.n_groups; g++) {
+            struct lf_kv_view v = lf_kv_cache_view(&cache, g);
+            assert_int_equal(v.stripe.n, n);
+            assert_int_equal(v.stripe.idx, o.stripe.idx);
+        }
+        lf_kv_cache_close(&cache);
+    }
+    lf_kv_layout_deinit(&layout);
+    lf_device_close(dev);
+}
+
 static void slots_lie_behind_the_blocks_and_are_a_pool_of_their_own(void **state)
 {
     (void)state;
@@ -249,6 +272,11 @@ static void bad_options_are_refused_and_leave_nothing(void **state)
     REFUSED(LF_INVALID, o.head_dim = 7);
     REFUSED(LF_INVALID, o.head_dim = 0);
     REFUSED(LF_INVALID, o.head_dim = LF_HEAD_DIM + 2);
+    REFUSED(LF_INVALID, o.stripe.n = LF_RANKS_N + 1);
+    REFUSED(LF_INVALID, o.stripe.n = -1);
+    REFUSED(LF_INVALID, (o.stripe.n = 2, o.stripe.idx = 2));
+    REFUSED(LF_INVALID, o.stripe.idx = 1);
+    REFUSED(LF_INVALID, o.stripe.idx = -1);
     assert_int_equal(lf_device_allocated_bytes(dev), before);
     lf_device_close(dev);
 }
@@ -307,12 +335,12 @@ static void caches_of_different_types_share_no_keys(void **state)
 {
     (void)state;
     struct lf_device *dev = open_device();
-    struct lf_prefix_key keys[6];
+    struct lf_prefix_key keys[8];
     struct lf_kv_layout groups = two_groups(), states = with_states(), one;
     const struct lf_kv_layer_spec spec = {.n_kv_heads = 2, .head_dim = 6, .alias_of = -1},
                                   alike[3] = {spec, spec, spec};
     assert_int_equal(lf_kv_layout_make(&one, alike, 3, LF_BF16, NULL), LF_OK);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 8; i++) {
         struct lf_kv_cache_opts o = good;
         struct lf_kv_cache cache;
         if (i == 1) o.dtype = LF_F32;
@@ -320,6 +348,7 @@ static void caches_of_different_types_share_no_keys(void **state)
         if (i == 3) o.layout = &groups;
         if (i == 4) o.layout = &one;
         if (i == 5) o.layout = &states, o.n_slots = 1;
+        if (i >= 6) o.stripe = (struct lf_kv_stripe){.idx = i - 6, .n = 2};
         assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_OK);
         lf_prefix_cache_root(cache.prefix, NULL, 0, &keys[i]);
         lf_kv_cache_close(&cache);
@@ -329,6 +358,8 @@ static void caches_of_different_types_share_no_keys(void **state)
     assert_memory_not_equal(&keys[0], &keys[3], sizeof(keys[0]));
     assert_memory_equal(&keys[0], &keys[4], sizeof(keys[0])); /* one group: as it always was */
     assert_memory_not_equal(&keys[0], &keys[5], sizeof(keys[0]));
+    assert_memory_not_equal(&keys[0], &keys[6], sizeof(keys[0]));
+    assert_memory_not_equal(&keys[6], &keys[7], sizeof(keys[0]));
     /* What states are laid out like counts, how many slots there are does not. */
     for (int i = 0; i < 3; i++) {
         struct lf_kv_cache_opts o = {
@@ -432,6 +463,7 @@ int main(void)
         cmocka_unit_test(pages_lie_in_lanes_on_a_cpu_and_in_rows_on_a_gpu),
         cmocka_unit_test(bad_options_are_refused_and_leave_nothing),
         cmocka_unit_test(a_block_goes_out_and_comes_back),
+        cmocka_unit_test(a_stripe_is_of_all_groups_and_a_block_stands_for_more_tokens),
         cmocka_unit_test(slots_lie_behind_the_blocks_and_are_a_pool_of_their_own),
         cmocka_unit_test(a_slot_goes_out_and_comes_back_as_blocks),
         cmocka_unit_test(slots_must_fit_the_layout),
