@@ -34,6 +34,9 @@ static enum lf_status check_shape(const struct lf_attn_shape *s, struct lf_err *
             "attention: room for %d tokens a step, %d sequences, %d keys, windows of %d; expected at least 1, "
             "of windows 0",
             s->max_tokens, s->max_seqs, s->max_kv_len, s->max_window);
+    if (s->stripe.n < 0 || s->stripe.n > LF_RANKS_N || s->stripe.idx < 0 || s->stripe.idx >= LF_MAX(s->stripe.n, 1))
+        return lf_fail(err, LF_INVALID, "attention: stripe %d of %d; expected 0 to n - 1 of at most %d", s->stripe.idx,
+                       s->stripe.n, (int)LF_RANKS_N);
     if (s->n_schedules < 1 || s->n_schedules > LF_ATTN_SCHEDULES_N || s->n_groups < 1)
         return lf_fail(err, LF_INVALID, "attention: %d schedules, %d cache groups; expected 1 to %d, at least 1",
                        s->n_schedules, s->n_groups, (int)LF_ATTN_SCHEDULES_N);
@@ -112,6 +115,8 @@ static void check_view(const struct lf_attn *attn, int schedule_idx, const struc
     LF_ASSERT(kv->group >= kind->first_group && kv->group < kind->first_group + kind->n_groups);
     LF_ASSERT(kv->head_dim == attn->shape.head_dim && kv->n_kv_heads == attn->shape.n_kv_heads);
     LF_ASSERT(kv->dtype == attn->shape.kv_dtype && (uintptr_t)kv->base % 64 == 0);
+    LF_ASSERT(kv->stripe.idx == attn->shape.stripe.idx &&
+              lf_kv_block_tokens(kv->stripe.n) == lf_kv_block_tokens(attn->shape.stripe.n));
     LF_ASSERT(kv->block_pages >= lf_kv_layers_pages(kv));
 }
 

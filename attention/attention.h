@@ -15,6 +15,13 @@
  * as it likes: alone, in a batch, in chunks or from the prefix cache, the answer is the same. (On a GPU prefill and
  * decode tokens have splits of their own: attn_cuda.h. A token's kind does not change between those cases.)
  *
+ * Where contexts are divided (kv_view.h), an object computes all queries over the keys of its stripe, which are counted
+ * among themselves: tiles and splits are cut there. Results of disjoint keys combine to that of all of them,
+ *
+ *     out[t, h] = Σ_r e^(lse_r − lse) · out_r[t, h]     with lse = ln Σ_r e^lse_r
+ *
+ * where one of them is given the sinks. A row without a key in the stripe has out 0 and lse −∞ (with sinks, the sink).
+ *
  * Nothing is allocated after create and nothing fails in run. One thread (the engine's) calls; kernels run on the
  * device's threads. */
 #ifndef LF_ATTENTION_ATTENTION_H
@@ -39,12 +46,13 @@ struct lf_attn_shape {
     int n_kv_heads;
     int head_dim; /* a multiple of LF_HEAD_DIM_STEP, at most LF_HEAD_DIM */
     enum lf_dtype kv_dtype;
-    int max_tokens;  /* of one step */
-    int max_seqs;    /* of one step */
-    int max_kv_len;  /* of one sequence */
-    int max_window;  /* the longest of the schedules' windows; 0: some may have none */
-    int n_schedules; /* in force at the same time, 1 to LF_ATTN_SCHEDULES_N */
-    int n_groups;    /* most cache groups that a schedule is for, at least 1 */
+    struct lf_kv_stripe stripe; /* of the caches it is run with */
+    int max_tokens;             /* of one step */
+    int max_seqs;               /* of one step */
+    int max_kv_len;             /* of one sequence */
+    int max_window;             /* the longest of the schedules' windows; 0: some may have none */
+    int n_schedules;            /* in force at the same time, 1 to LF_ATTN_SCHEDULES_N */
+    int n_groups;               /* most cache groups that a schedule is for, at least 1 */
 };
 
 /* The layers that a schedule is for: of these cache groups, all with this window. */
@@ -56,7 +64,7 @@ struct lf_attn_kind {
 struct lf_attn_params {
     void *out;     /* [T, n_heads, head_dim], act_dtype */
     const void *q; /* [T, n_heads, head_dim], act_dtype, after RoPE */
-    float *lse;    /* [T, n_heads] natural log of Σ e^score, or NULL */
+    float *lse;    /* [T, n_heads] natural log of the denominator of out, or NULL. (On a GPU without the sinks' part) */
     const struct lf_kv_view *kv;
     int layer;
     float scale;        /* usually 1/√head_dim */

@@ -104,42 +104,43 @@ static void pack_rows(const struct lf_attn_kernel *kernel, struct lf_attn_block 
     for (int r = 0; r < rows->n; r++) kernel->pack_q(b, r, q + row_index(p, n_heads, rows, r) * (size_t)b->head_dim);
 }
 
-/* A block's walk over its keys: positions of its rows and the pages of its sequence. */
+/* What row r sees. */
+static struct lf_attn_keys row_keys(const struct lf_attn_params *p, int n_heads, const struct lf_attn_rows *rows, int r)
+{
+    int group = n_heads / p->kv->n_kv_heads;
+    int pos = rows->seq->kv_len - rows->seq->n_tokens + (rows->first + r) / group;
+    return lf_attn_keys(p->kv->stripe, pos, p->window);
+}
+
+/* A block's walk over its keys: what its rows see and the pages of its sequence. */
 struct walk {
     const struct lf_attn_kernel *kernel;
     const struct lf_attn_params *p;
     const struct lf_attn_rows *rows;
-    int group;
-    int pos_first, pos_last; /* of the block's first and last row */
-    int key_lo, key_hi;      /* keys any row sees */
+    int n_heads;
+    struct lf_attn_keys first, last; /* of the block's first and last row; together first.lo .. last.hi - 1 */
 };
 
 static void walk_init(struct walk *w, const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
                       const struct lf_attn_rows *rows)
 {
-    int pos0 = rows->seq->kv_len - rows->seq->n_tokens;
     w->kernel = kernel;
     w->p = p;
     w->rows = rows;
-    w->group = n_heads / p->kv->n_kv_heads;
-    w->pos_first = pos0 + rows->first / w->group;
-    w->pos_last = pos0 + (rows->first + rows->n - 1) / w->group;
-    w->key_hi = w->pos_last + 1;
-    w->key_lo = p->window > 0 && w->pos_first >= p->window ? w->pos_first - p->window + 1 : 0;
+    w->n_heads = n_heads;
+    w->first = row_keys(p, n_heads, rows, 0);
+    w->last = row_keys(p, n_heads, rows, rows->n - 1);
 }
 
 /* Which keys of the tile at key0 each row sees. */
 static void tile_limits(const struct walk *w, int key0, struct lf_attn_tile *t)
 {
-    int window = w->p->window;
-    t->full = key0 + LF_ATTN_TILE <= w->pos_first + 1 && (window <= 0 || key0 > w->pos_last - window);
+    t->full = key0 + LF_ATTN_TILE <= w->first.hi && key0 >= w->last.lo;
     if (t->full) return;
-    int pos0 = w->rows->seq->kv_len - w->rows->seq->n_tokens;
     for (int r = 0; r < w->rows->n; r++) {
-        int pos = pos0 + (w->rows->first + r) / w->group;
-        int lo = window > 0 ? pos - window + 1 - key0 : 0, hi = pos + 1 - key0;
-        t->lo[r] = (int16_t)LF_MIN(LF_MAX(lo, 0), LF_ATTN_TILE);
-        t->hi[r] = (int16_t)LF_MIN(LF_MAX(hi, 0), LF_ATTN_TILE);
+        struct lf_attn_keys keys = row_keys(w->p, w->n_heads, w->rows, r);
+        t->lo[r] = (int16_t)LF_MIN(LF_MAX(keys.lo - key0, 0), LF_ATTN_TILE);
+        t->hi[r] = (int16_t)LF_MIN(LF_MAX(keys.hi - key0, 0), LF_ATTN_TILE);
     }
 }
 
@@ -151,7 +152,7 @@ static void tile_pages(const struct walk *w, int key0, const void **k, const voi
     for (int i = 0; i < LF_ATTN_TILE_PAGES; i++) {
         int first = key0 + i * LF_KV_BLOCK_TOKENS;
         k[i] = v[i] = NULL;
-        if (first >= w->key_hi || first + LF_KV_BLOCK_TOKENS <= w->key_lo) continue;
+        if (first >= w->last.hi || first + LF_KV_BLOCK_TOKENS <= w->first.lo) continue;
         int block = table[first / LF_KV_BLOCK_TOKENS];
         k[i] = lf_kv_page(kv, block, w->p->layer, LF_KV_K, w->rows->kv_head);
         v[i] = lf_kv_page(kv, block, w->p->layer, LF_KV_V, w->rows->kv_head);
@@ -210,8 +211,8 @@ static void tile_step(const struct lf_attn_kernel *kernel, struct lf_attn_block 
 static void walk_split(const struct walk *w, struct lf_attn_block *b, int split)
 {
     split_init(b);
-    int from = LF_MAX(split * LF_ATTN_SPLIT, w->key_lo / LF_ATTN_TILE * LF_ATTN_TILE);
-    int to = LF_MIN((split + 1) * LF_ATTN_SPLIT, w->key_hi);
+    int from = LF_MAX(split * LF_ATTN_SPLIT, w->first.lo / LF_ATTN_TILE * LF_ATTN_TILE);
+    int to = LF_MIN((split + 1) * LF_ATTN_SPLIT, w->last.hi);
     for (int key0 = from; key0 < to; key0 += LF_ATTN_TILE) {
         struct lf_attn_tile t;
         tile_pages(w, key0, t.k, t.v);
@@ -222,22 +223,32 @@ static void walk_split(const struct walk *w, struct lf_attn_block *b, int split)
     w->kernel->close(b);
 }
 
-/* Output of the combined rows: the sink joins the denominator, then one division a row. */
+/* What a row's o is multiplied by, and its log-sum-exp: the sink joins the denominator, where there is one. */
+static float finish_row(float m, float l, const float *sink, float *lse)
+{
+    float factor = 1.0f;
+    if (sink) {
+        float top = fmaxf(m, *sink * LOG2_E);
+        factor = exp2f(m - top);
+        l = l * factor + exp2f(*sink * LOG2_E - top);
+        m = top;
+    }
+    *lse = m * LN_2 + logf(l);
+    return factor / l;
+}
+
+/* Output of the combined rows. One that sees no key has none but the sink in its denominator. */
 static void finish(const struct lf_attn_block *b, const struct lf_attn_params *p, int n_heads,
                    const struct lf_attn_rows *rows)
 {
     int d = b->head_dim;
     for (int r = 0; r < b->n_rows; r++) {
         size_t idx = row_index(p, n_heads, rows, r);
-        float m = b->acc_m[r], l = b->acc_l[r], factor = 1.0f;
-        if (p->lse) p->lse[idx] = m * LN_2 + logf(l);
-        if (p->sinks) {
-            float sink = p->sinks[idx % (size_t)n_heads] * LOG2_E;
-            float top = fmaxf(m, sink);
-            factor = exp2f(m - top);
-            l = l * factor + exp2f(sink - top);
-        }
-        factor /= l;
+        const float *sink = p->sinks ? &p->sinks[idx % (size_t)n_heads] : NULL;
+        struct lf_attn_keys keys = row_keys(p, n_heads, rows, r);
+        float lse = sink ? *sink : -INFINITY, factor = 0.0f;
+        if (keys.lo < keys.hi) factor = finish_row(b->acc_m[r], b->acc_l[r], sink, &lse);
+        if (p->lse) p->lse[idx] = lse;
         const float *o = b->acc_o + (size_t)r * b->o_stride;
         float *out = (float *)p->out + idx * (size_t)d;
         for (int i = 0; i < d; i++) out[i] = o[i] * factor + 0.0f; /* + 0: no sign of zero (attn_kernel.h) */

@@ -13,6 +13,18 @@ struct lf_attn_rows {
     int first, n; /* rows first .. first + n - 1, n <= LF_ATTN_ROWS */
 };
 
+/* Keys lo <= j < hi of a sequence, counted among those that the cache has of it. */
+struct lf_attn_keys {
+    int lo, hi;
+};
+
+/* Those that the token at a position sees; none where lo == hi. Neither bound falls as positions grow. */
+static inline struct lf_attn_keys lf_attn_keys(struct lf_kv_stripe stripe, int pos, int window)
+{
+    int first = window > 0 && pos >= window ? pos - window + 1 : 0;
+    return (struct lf_attn_keys){lf_kv_stripe_tokens(stripe, first), lf_kv_stripe_tokens(stripe, pos + 1)};
+}
+
 /* Bytes of a worker's scratch, a multiple of 64, and of one split's partial result for n rows. */
 size_t lf_attn_scratch_bytes(int head_dim, enum lf_dtype kv_dtype);
 size_t lf_attn_partial_floats(int n_rows, int head_dim);

@@ -154,8 +154,12 @@ static void append_task(void *ctx, int task_idx, int worker_idx)
         int pos = seq->kv_len - seq->n_tokens + (row - seq->first_token);
         int n = LF_MIN(end, seq->first_token + seq->n_tokens) - row;
         n = LF_MIN(n, LF_KV_BLOCK_TOKENS - pos % LF_KV_BLOCK_TOKENS);
-        struct lf_rope_run run = {
-            .row = row, .n = n, .pos = pos, .block = lf_kv_table(seq, job->p->kv)[pos / LF_KV_BLOCK_TOKENS]};
+        const struct lf_kv_view *kv = job->p->kv;
+        struct lf_rope_run run = {.row = row,
+                                  .n = n,
+                                  .pos = pos,
+                                  .block = lf_kv_table(seq, kv)[pos / lf_kv_block_tokens(kv->stripe.n)],
+                                  .is_kept = lf_kv_stripe_has(kv->stripe, pos) && !job->p->q_only};
         job->rows_fn(job->p, &run);
         row += n;
     }

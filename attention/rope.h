@@ -70,7 +70,8 @@ struct lf_rope_append_params {
     int n_tokens; /* of qkv: the schedule's, or more: surplus ones belong to no sequence, nothing of them is kept */
     int rotary_dim;
     int n_heads;
-    const struct lf_kv_view *kv; /* K and V of this layer are written here, rounded to its dtype */
+    /* K and V of this layer are written here, rounded to its dtype, where they are in its stripe; q is of all tokens */
+    const struct lf_kv_view *kv;
     int layer;
     int schedule_idx; /* of attn: whose tokens these are */
     bool q_only;      /* qkv is q alone, and nothing is appended: the layer reads keys and values of another one */

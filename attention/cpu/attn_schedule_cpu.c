@@ -33,7 +33,7 @@ struct work_tile {
     int64_t cost; /* keys × query rows, of one head */
     int seq_idx;
     int first, n_rows;      /* packed rows */
-    int split_lo, split_hi; /* splits with a visible key */
+    int split_lo, split_hi; /* splits with a visible key; of a stripe there may be none */
     size_t slot;            /* floats from the start of the partial results; only of one that is cut */
 };
 
@@ -94,7 +94,7 @@ static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_t
 {
     size_t group = (size_t)(s->n_heads / s->n_kv_heads);
     size_t rows = (size_t)s->max_tokens * group; /* packed, of one head */
-    int max_splits = div_up(s->max_kv_len, LF_ATTN_SPLIT);
+    int max_splits = div_up(lf_kv_stripe_tokens(s->stripe, s->max_kv_len), LF_ATTN_SPLIT);
 
     l->scratch_bytes = align64(lf_attn_scratch_bytes(s->head_dim, s->kv_dtype));
     l->n_work_tiles = rows / LF_ATTN_GROUP + (size_t)s->max_seqs;
@@ -169,18 +169,18 @@ static void destroy(struct lf_attn *attn)
 
 /* ---- the schedule ---- */
 
-static void work_tile_init(struct work_tile *w, const struct lf_kv_seq *seq, int seq_idx, int first, int n_rows,
-                           int group, int window)
+static void work_tile_init(struct work_tile *w, const struct lf_attn_shape *shape, const struct lf_kv_seq *seq,
+                           int seq_idx, int first, int n_rows, int window)
 {
-    int pos0 = seq->kv_len - seq->n_tokens;
-    int pos_first = pos0 + first / group, pos_last = pos0 + (first + n_rows - 1) / group;
-    int key_lo = window > 0 && pos_first >= window ? pos_first - window + 1 : 0;
+    int group = shape->n_heads / shape->n_kv_heads, pos0 = seq->kv_len - seq->n_tokens;
+    int lo = lf_attn_keys(shape->stripe, pos0 + first / group, window).lo;
+    int hi = lf_attn_keys(shape->stripe, pos0 + (first + n_rows - 1) / group, window).hi;
     w->seq_idx = seq_idx;
     w->first = first;
     w->n_rows = n_rows;
-    w->split_lo = key_lo / LF_ATTN_SPLIT;
-    w->split_hi = pos_last / LF_ATTN_SPLIT + 1;
-    w->cost = (int64_t)(pos_last + 1 - key_lo) * (n_rows + ROWS_EQUIVALENT);
+    w->split_lo = lo / LF_ATTN_SPLIT;
+    w->split_hi = div_up(hi, LF_ATTN_SPLIT);
+    w->cost = (int64_t)(hi - lo) * (n_rows + ROWS_EQUIVALENT);
     w->slot = 0;
 }
 
@@ -195,7 +195,7 @@ static int64_t cut_work_tiles(struct attn_cpu *a, const struct lf_kv_seq *seqs, 
         for (int first = 0; first < n_rows; first += block_rows) {
             LF_ASSERT((size_t)a->n_work_tiles < a->layout.n_work_tiles);
             struct work_tile *w = &a->work_tiles[a->n_work_tiles++];
-            work_tile_init(w, &seqs[i], i, first, LF_MIN(block_rows, n_rows - first), group, window);
+            work_tile_init(w, &a->shape, &seqs[i], i, first, LF_MIN(block_rows, n_rows - first), window);
             int n_splits = w->split_hi - w->split_lo;
             bool fits = slot_floats(&a->shape, w->n_rows, n_splits) <= a->layout.n_slot_floats;
             n_parts += fits ? LF_MIN((int64_t)n_splits, w->cost / MIN_PART + 1) : 1;

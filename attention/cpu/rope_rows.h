@@ -153,7 +153,7 @@ void LF_ROPE_ROWS_FN(const struct lf_rope_append_params *p, const struct lf_rope
                         table + (size_t)t * (size_t)p->rotary_dim);
         for (size_t i = 0; p->q_scale && i < (size_t)p->n_heads * d; i++) q_out[i] *= p->q_scale[run->pos + t];
     }
-    for (int h = 0; h < n_kv_heads; h++) {
+    for (int h = 0; run->is_kept && h < n_kv_heads; h++) {
         const float *k = qkv + ((size_t)p->n_heads + (size_t)h) * d;
         float rotated[LF_ROPE_RUN][LF_HEAD_DIM];
         for (int t = 0; t < run->n; t++)

@@ -6,12 +6,13 @@
 
 enum { LF_ROPE_RUN = 16 }; /* tokens at most */
 
-/* Consecutive tokens of one sequence inside one KV block: rows row .. row + n - 1 of the step are positions
+/* Consecutive tokens of one sequence inside one page: rows row .. row + n - 1 of the step are positions
  * pos .. pos + n - 1 of the sequence, in block `block` of the cache. */
 struct lf_rope_run {
     int row, n;
     int pos;
     int block;
+    bool is_kept; /* their K and V, in this cache */
 };
 
 typedef void lf_rope_rows_fn(const struct lf_rope_append_params *p, const struct lf_rope_run *run);

@@ -89,6 +89,10 @@ static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_s
 static enum lf_status check(const struct lf_attn_shape *shape, const struct lf_device_info *info, struct lf_err *err)
 {
     int group = shape->n_heads / shape->n_kv_heads;
+    if (shape->stripe.n > 1)
+        return lf_fail(err, LF_UNSUPPORTED,
+                       "attention on a GPU: stripe %d of %d; contexts are not divided over GPUs yet", shape->stripe.idx,
+                       shape->stripe.n);
     if (!lf_attn_decode_mma_supports(shape->head_dim) && !lf_attn_wide_supports(shape->head_dim))
         return lf_fail(err, LF_UNSUPPORTED, "attention on a GPU: head_dim %d; expected a multiple of 8 from 8 to %d",
                        shape->head_dim, (int)LF_ATTN_CUDA_HEAD_DIM);

@@ -64,7 +64,8 @@ static float load(const struct lf_kv_view *kv, enum lf_kv_part part, void *page,
 
 static int n_blocks_of(const struct attn_case *c, int seq_idx)
 {
-    return (c->kv_len[seq_idx] + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS;
+    int tokens = lf_kv_block_tokens(c->stripe.n);
+    return (c->kv_len[seq_idx] + tokens - 1) / tokens;
 }
 
 static void fill_block(struct attn_data *d, int seq_idx, int block_idx)
@@ -78,7 +79,7 @@ static void fill_block(struct attn_data *d, int seq_idx, int block_idx)
         memset(k, 0xff, lf_kv_page_bytes(kv)); /* NaN in all types */
         memset(v, 0xff, lf_kv_page_bytes(kv));
         for (int t = 0; t < LF_KV_BLOCK_TOKENS; t++) {
-            int pos = block_idx * LF_KV_BLOCK_TOKENS + t;
+            int pos = block_idx * lf_kv_block_tokens(c->stripe.n) + c->stripe.idx * LF_KV_BLOCK_TOKENS + t;
             if (pos >= c->kv_len[seq_idx]) break;
             uint64_t k_key = key_of(c, 1, source, pos, head), v_key = key_of(c, 2, source, pos, head);
             float k_row[LF_HEAD_DIM], v_row[LF_HEAD_DIM];
@@ -162,7 +163,8 @@ void attn_data_init(struct attn_data *d, struct lf_device *dev, const struct att
     d->kv = (struct lf_kv_view){.dtype = c->dtype,
                                 .n_layers = c->n_layers ? c->n_layers : 2,
                                 .n_kv_heads = c->n_kv_heads,
-                                .head_dim = c->head_dim};
+                                .head_dim = c->head_dim,
+                                .stripe = c->stripe};
     d->kv.block_pages = lf_kv_layers_pages(&d->kv) + c->unused_pages;
     make_tables(d);
     d->kv_bytes = (size_t)d->kv.n_blocks * lf_kv_block_bytes(&d->kv);
@@ -219,6 +221,7 @@ void attn_data_run(struct attn_data *d, enum lf_isa isa)
                                   .n_kv_heads = c->n_kv_heads,
                                   .head_dim = c->head_dim,
                                   .kv_dtype = c->dtype,
+                                  .stripe = c->stripe,
                                   .max_tokens = d->n_rows,
                                   .max_seqs = c->n_seqs,
                                   .n_schedules = 1,
@@ -246,7 +249,7 @@ void attn_data_run(struct attn_data *d, enum lf_isa isa)
     lf_buffer_free(d->dev, &ws);
     size_t n = (size_t)d->n_rows * (size_t)c->n_heads;
     check_between_canaries(d->out_map, n * (size_t)c->head_dim, c->nan_key + c->nan_value == 0, "out");
-    check_between_canaries(d->lse_map, n, c->nan_key == 0, "lse");
+    check_between_canaries(d->lse_map, n, c->nan_key == 0 && c->stripe.n < 2, "lse");
 }
 
 const float *attn_out_row(const struct attn_data *d, int seq_idx, int row, int head)
@@ -271,7 +274,9 @@ static struct attn_dense *dense_of(struct attn_data *d, int seq_idx, int kv_head
     dense->w = malloc(len * sizeof(double));
     assert_non_null(dense->w);
     for (size_t pos = 0; pos < len; pos++) {
-        int block = d->tables[seq_idx][pos / LF_KV_BLOCK_TOKENS], t = (int)(pos % LF_KV_BLOCK_TOKENS);
+        if (!lf_kv_stripe_has(d->kv.stripe, (int)pos)) continue;
+        int block = d->tables[seq_idx][pos / (size_t)lf_kv_block_tokens(d->kv.stripe.n)];
+        int t = (int)(pos % LF_KV_BLOCK_TOKENS);
         void *k = lf_kv_page(&d->kv, block, d->kv.n_layers - 1, LF_KV_K, kv_head);
         void *v = lf_kv_page(&d->kv, block, d->kv.n_layers - 1, LF_KV_V, kv_head);
         for (size_t i = 0; i < dim; i++) {
@@ -306,6 +311,7 @@ void attn_ref_row(struct attn_data *d, int seq_idx, int row, int head, double *o
     /* The scale as attention gets it, a float. */
     double scale = (double)(1.0f / sqrtf((float)dim));
     for (int j = lo; j < hi; j++) {
+        if (!lf_kv_stripe_has(c->stripe, j)) continue;
         double s = 0.0;
         const float *k = dense->k + (size_t)j * (size_t)dim;
         for (int i = 0; i < dim; i++) s += (double)q[i] * (double)k[i];
@@ -317,14 +323,15 @@ void attn_ref_row(struct attn_data *d, int seq_idx, int row, int head, double *o
     double sum = 0.0;
     for (int i = 0; i < dim; i++) out[i] = 0.0;
     for (int j = lo; j < hi; j++) {
+        if (!lf_kv_stripe_has(c->stripe, j)) continue;
         double w = exp(dense->w[j] - max);
         const float *v = dense->v + (size_t)j * (size_t)dim;
         sum += w;
         for (int i = 0; i < dim; i++) out[i] += w * (double)v[i];
     }
-    *lse = max + log(sum);
     if (c->sinks) sum += exp((double)d->sinks[head] - max);
-    for (int i = 0; i < dim; i++) out[i] /= sum;
+    *lse = max + log(sum);
+    for (int i = 0; i < dim && sum > 0.0; i++) out[i] /= sum;
 }
 
 static float rounded(float x, bool bf16)
@@ -341,6 +348,7 @@ void attn_naive_row(struct attn_data *d, int seq_idx, int row, int head, bool bf
     visible(d, seq_idx, row, &lo, &hi);
     float max = c->sinks ? d->sinks[head] : -INFINITY, scale = 1.0f / sqrtf((float)dim);
     for (int j = lo; j < hi; j++) {
+        if (!lf_kv_stripe_has(c->stripe, j)) continue;
         float s = 0.0f;
         const float *k = dense->k + (size_t)j * (size_t)dim;
         for (int i = 0; i < dim; i++) s += rounded(q[i], bf16) * k[i];
@@ -352,6 +360,7 @@ void attn_naive_row(struct attn_data *d, int seq_idx, int row, int head, bool bf
     float sum = 0.0f;
     for (int i = 0; i < dim; i++) out[i] = 0.0f;
     for (int j = lo; j < hi; j++) {
+        if (!lf_kv_stripe_has(c->stripe, j)) continue;
         float w = expf((float)dense->w[j] - max);
         const float *v = dense->v + (size_t)j * (size_t)dim;
         sum += w;
@@ -359,7 +368,7 @@ void attn_naive_row(struct attn_data *d, int seq_idx, int row, int head, bool bf
         for (int i = 0; i < dim; i++) out[i] += w * v[i];
     }
     if (c->sinks) sum += expf(d->sinks[head] - max);
-    for (int i = 0; i < dim; i++) out[i] /= sum;
+    for (int i = 0; i < dim && sum > 0.0f; i++) out[i] /= sum;
 }
 
 /* ---- the comparison ---- */
@@ -387,14 +396,17 @@ static void compare_row(struct attn_data *d, int seq_idx, int row, int head, boo
         e->dot += (double)out[i] * ref[i];
     }
     size_t idx = (size_t)(d->seqs[seq_idx].first_token + row) * (size_t)d->c.n_heads + (size_t)head;
-    e->max_lse = fmax(e->max_lse, fabs((double)d->lse[idx] - lse));
+    double off = (double)d->lse[idx] == lse ? 0.0 : fabs((double)d->lse[idx] - lse); /* both may be -infinity */
+    e->max_lse = isnan(off) ? (double)INFINITY : fmax(e->max_lse, off);
 }
 
 static void describe(char *text, size_t n, const struct attn_case *c, enum lf_isa isa)
 {
-    snprintf(text, n, "%s %s d%d %d/%d heads, %d sequences, first %d of %d, window %d softcap %.0f sinks %d seed %llu",
-             lf_isa_name(isa), lf_dtype_name(c->dtype), c->head_dim, c->n_heads, c->n_kv_heads, c->n_seqs, c->n_rows[0],
-             c->kv_len[0], c->window, (double)c->softcap, c->sinks, (unsigned long long)c->seed);
+    snprintf(
+        text, n,
+        "%s %s d%d %d/%d heads, %d sequences, first %d of %d, window %d softcap %.0f sinks %d stripe %d/%d seed %llu",
+        lf_isa_name(isa), lf_dtype_name(c->dtype), c->head_dim, c->n_heads, c->n_kv_heads, c->n_seqs, c->n_rows[0],
+        c->kv_len[0], c->window, (double)c->softcap, c->sinks, c->stripe.idx, c->stripe.n, (unsigned long long)c->seed);
 }
 
 static void judge(const struct attn_case *c, enum lf_isa isa, bool bf16, const struct errors *e)
@@ -414,11 +426,10 @@ static void judge(const struct attn_case *c, enum lf_isa isa, bool bf16, const s
     if (e->max_lse > outliers * (bf16 ? 2e-2 : 1e-5)) fail_msg("%s: lse off by %.3e", what, e->max_lse);
 }
 
-void attn_check(struct lf_device *dev, const struct attn_case *c, enum lf_isa isa, int n_samples)
+/* Compares about n_samples rows of what d holds as its answer. */
+static void check_answer(struct attn_data *d, enum lf_isa isa, int n_samples)
 {
-    struct attn_data d;
-    attn_data_init(&d, dev, c);
-    attn_data_run(&d, isa);
+    const struct attn_case *c = &d->c;
     bool bf16 = c->dtype != LF_F32 && isa >= LF_ISA_AVX512_BF16;
     struct errors e = {0};
     for (int kv_head = 0; kv_head < c->n_kv_heads; kv_head++) /* outermost: the dense copy is by head */
@@ -427,11 +438,54 @@ void attn_check(struct lf_device *dev, const struct attn_case *c, enum lf_isa is
             int samples = LF_MAX(1, LF_MIN(n, n_samples / (c->n_seqs * c->n_kv_heads)));
             for (int i = 0; i < samples; i++) {
                 int r = samples == 1 ? n - 1 : (int)((int64_t)(n - 1) * i / (samples - 1));
-                compare_row(&d, s, r / group, kv_head * group + r % group, bf16, &e);
+                compare_row(d, s, r / group, kv_head * group + r % group, bf16, &e);
             }
         }
     judge(c, isa, bf16, &e);
+}
+
+void attn_check(struct lf_device *dev, const struct attn_case *c, enum lf_isa isa, int n_samples)
+{
+    struct attn_data d;
+    attn_data_init(&d, dev, c);
+    attn_data_run(&d, isa);
+    check_answer(&d, isa, n_samples);
     attn_data_deinit(&d);
+}
+
+/* Adds the rows of a part to those of sum: both are normalized, and lse says how much each counts. */
+static void add_part(struct attn_data *sum, const struct attn_data *part)
+{
+    size_t n = (size_t)sum->n_rows * (size_t)sum->c.n_heads, dim = (size_t)sum->c.head_dim;
+    for (size_t row = 0; row < n; row++) {
+        float a = sum->lse[row], b = part->lse[row], top = fmaxf(a, b);
+        if (b == -INFINITY) continue;
+        float lse = top + logf(expf(a - top) + expf(b - top));
+        float *out = sum->out + row * dim;
+        for (size_t i = 0; i < dim; i++) out[i] = expf(a - lse) * out[i] + expf(b - lse) * part->out[row * dim + i];
+        sum->lse[row] = lse;
+    }
+}
+
+void attn_check_stripes(struct lf_device *dev, const struct attn_case *c, enum lf_isa isa, int n, int n_samples)
+{
+    struct attn_data whole;
+    attn_data_init(&whole, dev, c);
+    size_t rows = (size_t)whole.n_rows * (size_t)c->n_heads;
+    memset(whole.out, 0, rows * (size_t)c->head_dim * sizeof(float));
+    for (size_t row = 0; row < rows; row++) whole.lse[row] = -INFINITY;
+    for (int i = 0; i < n; i++) {
+        struct attn_case of_stripe = *c;
+        struct attn_data part;
+        of_stripe.stripe = (struct lf_kv_stripe){.idx = i, .n = n};
+        of_stripe.sinks = c->sinks && i == 0;
+        attn_data_init(&part, dev, &of_stripe);
+        attn_data_run(&part, isa);
+        add_part(&whole, &part);
+        attn_data_deinit(&part);
+    }
+    check_answer(&whole, isa, n_samples);
+    attn_data_deinit(&whole);
 }
 
 struct lf_device *attn_test_device(int n_threads)

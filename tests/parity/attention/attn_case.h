@@ -19,7 +19,8 @@ struct attn_case {
     int window;
     float softcap;
     bool sinks;
-    bool outliers;     /* N(0, 10) with probability 0.001 among N(0, 1) */
+    bool outliers;              /* N(0, 10) with probability 0.001 among N(0, 1) */
+    struct lf_kv_stripe stripe; /* the cache has these tokens, attention and the reference see no others */
     int shared_blocks; /* leading blocks that all sequences have in common; no longer than the shortest kv_len */
     int n_layers;      /* 0: two. The last one is used */
     int unused_pages;  /* of a block, behind the layers' */
@@ -61,6 +62,10 @@ void attn_naive_row(struct attn_data *data, int seq_idx, int row, int head, bool
 /* Runs and compares about n_samples rows with the reference: max error within 2 · naive's + a few ulp, relative
  * Frobenius norm, cosine, lse. Fails the test with the case in the message. */
 void attn_check(struct lf_device *dev, const struct attn_case *c, enum lf_isa isa, int n_samples);
+
+/* The same of the whole case, whose cache is divided into n stripes: each is run by itself, the first with the sinks,
+ * and what they give is combined by log-sum-exp. */
+void attn_check_stripes(struct lf_device *dev, const struct attn_case *c, enum lf_isa isa, int n, int n_samples);
 
 /* One output row after a run. */
 const float *attn_out_row(const struct attn_data *data, int seq_idx, int row, int head);

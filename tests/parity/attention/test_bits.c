@@ -124,6 +124,21 @@ static void a_row_has_the_same_bits_however_it_is_computed(void **state)
             }
 }
 
+/* And where the cache has a stripe of the tokens. Many a row sees none of them. */
+static void a_row_has_the_same_bits_over_a_stripe(void **state)
+{
+    struct bits_state *s = *state;
+    static const struct lf_kv_stripe stripes[] = {{0, 2}, {1, 2}, {2, 4}, {1, 3}, {4, 5}, {15, 16}};
+    for (int i = 0; i < (int)LF_N_ELEMS(stripes); i++)
+        for (int isa = LF_ISA_C; isa <= (int)lf_device_info(s->two)->isa; isa++) {
+            struct attn_case c = bits_case(i);
+            c.dtype = TYPES[i % N_TYPES];
+            c.stripe = stripes[i];
+            if (isa == LF_ISA_C && i > 1 && !full) continue;
+            check_ways(s, &c, (enum lf_isa)isa);
+        }
+}
+
 static void a_long_cache_split_over_tasks_has_the_bits_of_one_task(void **state)
 {
     struct bits_state *s = *state;
@@ -193,6 +208,7 @@ int main(int argc, char **argv)
     full = argc > 1 && strcmp(argv[1], "--full") == 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_has_the_same_bits_however_it_is_computed),
+        cmocka_unit_test(a_row_has_the_same_bits_over_a_stripe),
         cmocka_unit_test(a_long_cache_split_over_tasks_has_the_bits_of_one_task),
         cmocka_unit_test(repeats_are_equal),
     };

@@ -282,6 +282,12 @@ static void create_refuses_what_no_kernel_takes(void **state)
     s = good;
     s.n_groups = 0;
     assert_int_equal(try_create(dev, LF_ISA_C, &s, bytes), LF_INVALID);
+    static const struct lf_kv_stripe stripes[] = {{2, 2}, {-1, 2}, {1, 0}, {0, LF_RANKS_N + 1}, {0, -1}};
+    for (size_t i = 0; i < LF_N_ELEMS(stripes); i++) {
+        s = good;
+        s.stripe = stripes[i];
+        assert_int_equal(try_create(dev, LF_ISA_C, &s, bytes), LF_INVALID);
+    }
     assert_int_equal(try_create(dev, LF_ISA_C, &good, bytes - 1), LF_INVALID);
     if (lf_device_info(dev)->isa < LF_ISA_AMX)
         assert_int_equal(try_create(dev, LF_ISA_AMX, &good, bytes), LF_UNSUPPORTED);
@@ -310,6 +316,8 @@ static void workspace_is_small_and_monotonic(void **state)
     s.max_kv_len *= 2;
     info.n_threads = 2;
     assert_true(lf_attn_workspace_bytes(&s, &info) > two);
+    s.stripe.n = 2; /* half the keys each */
+    assert_true(lf_attn_workspace_bytes(&s, &info) == two);
 }
 
 static int open_device(void **state)

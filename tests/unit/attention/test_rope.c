@@ -505,6 +505,55 @@ static void append_writes_the_blocks_of_its_group(void **state)
     }
 }
 
+/* The caches of n stripes have, each in the blocks that it takes part in, the pages that one cache has; and all q. */
+static void expect_pages_of_stripe(struct lf_device *dev, const struct append_fixture *whole, enum lf_dtype dtype,
+                                   struct lf_kv_stripe stripe)
+{
+    struct append_fixture f;
+    bool is_of_stripe[BLOCKS] = {false};
+    fixture_init(&f, dev, dtype, whole->kv.head_dim, whole->rotary_dim, whole->norm);
+    f.kv.stripe = stripe;
+    for (int s = 0; s < N_SEQS; s++)
+        for (int b = 0; b < 4; b++) {
+            f.tables[s][b] = 4; /* a block that nobody has */
+            int page = b * stripe.n + stripe.idx;
+            if (page * LF_KV_BLOCK_TOKENS >= f.seqs[s].kv_len) continue;
+            f.tables[s][b] = whole->tables[s][page];
+            is_of_stripe[f.tables[s][b]] = true;
+        }
+    size_t bytes = lf_kv_block_bytes(&f.kv), d = (size_t)f.kv.head_dim;
+    char *untouched = malloc(bytes);
+    assert_non_null(untouched);
+    memset(untouched, 0xff, bytes);
+    run_append(&f, f.seqs, N_SEQS, 0);
+    for (size_t i = 0; i < BLOCKS; i++)
+        assert_memory_equal((char *)f.kv.base + i * bytes,
+                            is_of_stripe[i] ? (char *)whole->kv.base + i * bytes : untouched, bytes);
+    assert_memory_equal(f.q_out, whole->q_out, (size_t)f.n_rows * HEADS * d * sizeof(float));
+    free(untouched);
+    fixture_deinit(&f);
+}
+
+static void append_writes_the_tokens_of_its_stripe(void **state)
+{
+    (void)state;
+    static const enum lf_dtype types[] = {LF_F32, LF_BF16, LF_E4M3};
+    for (int isa = LF_ISA_C; isa <= LF_ISA_AVX512; isa++) {
+        struct lf_device *dev = open_cpu(isa, 2);
+        if (!dev) continue;
+        for (size_t t = 0; t < LF_N_ELEMS(types); t++) {
+            struct append_fixture whole;
+            fixture_init(&whole, dev, types[t], 64, 64, NORM_ROW);
+            run_append(&whole, whole.seqs, N_SEQS, 0);
+            for (int n = 1; n <= 4; n++)
+                for (int i = 0; i < n; i++)
+                    expect_pages_of_stripe(dev, &whole, types[t], (struct lf_kv_stripe){.idx = i, .n = n});
+            fixture_deinit(&whole);
+        }
+        lf_device_close(dev);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -516,6 +565,7 @@ int main(void)
         cmocka_unit_test(append_gives_the_same_bits_row_by_row),
         cmocka_unit_test(append_to_fp8_quantizes_what_f32_would_hold_and_writes_nothing_else),
         cmocka_unit_test(append_writes_the_blocks_of_its_group),
+        cmocka_unit_test(append_writes_the_tokens_of_its_stripe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
