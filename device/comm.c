@@ -24,7 +24,26 @@ enum lf_status lf_comm_create(struct lf_comm **out, struct lf_comm_group *group,
     c->backend = &lf_comm_backend_cpu;
     c->group = group;
     c->rank = rank;
+    c->n_ranks = lf_comm_group_n_ranks(group);
+    c->stride = 1;
     *out = c;
+    return LF_OK;
+}
+
+enum lf_status lf_comm_along(struct lf_comm **out, const struct lf_comm *comm, enum lf_comm_axis axis, int n_columns,
+                             struct lf_err *err)
+{
+    int n_all = lf_comm_group_n_ranks(comm->group);
+    bool is_row = axis == LF_COMM_ROW;
+    LF_ASSERT(comm->axis == LF_COMM_ALL && axis != LF_COMM_ALL && n_columns > 0 && n_all % n_columns == 0);
+    LF_ASSERT(comm->backend == &lf_comm_backend_cpu);
+    LF_TRY(lf_comm_create(out, comm->group, comm->rank, err));
+    struct lf_comm *c = *out;
+    c->axis = axis;
+    c->rank = is_row ? comm->rank % n_columns : comm->rank / n_columns;
+    c->n_ranks = is_row ? n_columns : n_all / n_columns;
+    c->stride = is_row ? 1 : n_columns;
+    c->first = comm->rank - c->rank * c->stride;
     return LF_OK;
 }
 
@@ -53,7 +72,7 @@ int lf_comm_rank(const struct lf_comm *comm)
 
 int lf_comm_n_ranks(const struct lf_comm *comm)
 {
-    return lf_comm_group_n_ranks(comm->group);
+    return comm->n_ranks;
 }
 
 void lf_comm_end(struct lf_comm *comm)
@@ -94,10 +113,17 @@ void lf_comm_all_gather(struct lf_comm *comm, const struct lf_all_gather_params 
     comm->backend->all_gather(comm, p);
 }
 
+void lf_comm_lse_combine(struct lf_comm *comm, const struct lf_lse_combine_params *p)
+{
+    LF_ASSERT(p->n_rows >= 0 && (!p->first || (p->first[0] == 0 && p->first[comm->n_ranks] == p->n_rows)));
+    LF_ASSERT(comm->backend->lse_combine);
+    comm->backend->lse_combine(comm, p);
+}
+
 void lf_comm_exchange(struct lf_comm *comm, const struct lf_exchange_params *p)
 {
     int n_ranks = lf_comm_n_ranks(comm);
     LF_ASSERT(p->to != comm->rank && p->to < n_ranks && p->from != comm->rank && p->from < n_ranks);
-    LF_ASSERT(comm->backend->exchange);
+    LF_ASSERT(comm->backend->exchange && comm->axis == LF_COMM_ALL);
     comm->backend->exchange(comm, p);
 }

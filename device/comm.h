@@ -5,8 +5,8 @@
  *
  *     all_reduce   y = residual + ((x₀ + x₁) + x₂) + …     the sum over ranks, to each
  *     all_gather   out = [x₀ x₁ x₂ …] of each row          all columns, to each
- *     broadcast    data of one rank, to all
- *     exchange     send and receive, each between two ranks
+ *     lse_combine  out = Σ e^lseᵣ · xᵣ / Σ e^lseᵣ          attention of which each has some keys: its rows, or all, to
+ * each broadcast    data of one rank, to all exchange     send and receive, each between two ranks
  *
  * Order. Sums run over ranks from 0 on, whatever the size of the message and wherever a row stands in it. So a row's
  * bits depend on the split and on nothing else; a ring, which begins elsewhere for each piece, would not have that.
@@ -45,8 +45,9 @@ LF_MUST_CHECK enum lf_status lf_comm_group_create(struct lf_comm_group **out, in
                                                   struct lf_err *err);
 void lf_comm_group_destroy(struct lf_comm_group *group); /* accepts NULL; every lf_comm of it is destroyed before */
 int lf_comm_group_n_ranks(const struct lf_comm_group *group);
-/* Memory of the host that a group takes, once all of it has been used. */
-uint64_t lf_comm_group_bytes(int n_ranks);
+/* Memory of the host that a group takes, once all of it has been used: by as many ends of each rank, those of
+ * lf_comm_along with it. */
+uint64_t lf_comm_group_bytes(int n_ranks, int n_ends);
 /* Memory of its own that each GPU gives to it. */
 uint64_t lf_comm_gpu_bytes(int n_ranks);
 /* Ends the group: any thread, at any time. The first reason stays, and its status, which lf_comm_check returns from
@@ -59,6 +60,13 @@ LF_MUST_CHECK enum lf_status lf_comm_group_check(struct lf_comm_group *group, st
 LF_MUST_CHECK enum lf_status lf_comm_create(struct lf_comm **out, struct lf_comm_group *group, int rank,
                                             struct lf_err *err);
 void lf_comm_destroy(struct lf_comm *comm); /* accepts NULL; no rank is in a collective any more */
+/* The ranks of a group as a grid, row by row with so many columns: another end of this rank, for collectives among
+ * those of its row, or of its column, who count from 0 on there. Failing stays the group's, and messages and meetings
+ * are for ends of the whole group alone, as exchanges are. n_columns divides the number of ranks. Of CPUs.
+ * LF_NO_MEMORY. */
+enum lf_comm_axis { LF_COMM_ALL, LF_COMM_ROW, LF_COMM_COLUMN, LF_COMM_AXES_N };
+LF_MUST_CHECK enum lf_status lf_comm_along(struct lf_comm **out, const struct lf_comm *comm, enum lf_comm_axis axis,
+                                           int n_columns, struct lf_err *err);
 /* Before the first collective, by each rank's thread, with its device: all ranks have devices of one kind. GPUs wait
  * here for one another, for ever, as in lf_comm_meet. LF_UNSUPPORTED where they cannot reach each other's memory,
  * LF_NO_MEMORY, LF_DEVICE. */
@@ -96,6 +104,22 @@ struct lf_all_gather_params {
     int n_rows;
 };
 void lf_comm_all_gather(struct lf_comm *comm, const struct lf_all_gather_params *params);
+
+/* Not on GPUs yet. Each rank brings what attention made of the keys that it has: x, already divided by the sum of their
+ * e^score, and the logarithm of that sum. Of a head of a row (Dao et al. 2022, §3.1, over ranks instead of tiles):
+ *
+ *     m = max lseᵣ     out = Σ e^(lseᵣ - m) · xᵣ / Σ e^(lseᵣ - m)     both sums from rank 0 on
+ *
+ * A rank without a key for it has lse -inf, and its x is not looked at; where no rank has one out is 0. */
+struct lf_lse_combine_params {
+    float *out;       /* [first[rank + 1] - first[rank], n_heads, dim], or all rows; does not overlap x */
+    const float *x;   /* [n_rows, n_heads, dim] */
+    const float *lse; /* [n_rows, n_heads] */
+    const int
+        *first; /* [n_ranks + 1], from 0 to n_rows, ascending: rank r gets rows from first[r] on. NULL: each all */
+    int n_rows, n_heads, dim;
+};
+void lf_comm_lse_combine(struct lf_comm *comm, const struct lf_lse_combine_params *params);
 
 /* Not on GPUs yet. A send, a receive, or both at once, so that a ring does not stand still: what `to` receives is as
  * long as what is sent. Between two ranks messages keep their order; others need not take part. */

@@ -27,6 +27,7 @@ struct lf_comm_backend {
     void (*broadcast)(struct lf_comm *comm, int root, void *data, size_t bytes);
     void (*all_reduce)(struct lf_comm *comm, const struct lf_all_reduce_params *params);
     void (*all_gather)(struct lf_comm *comm, const struct lf_all_gather_params *params);
+    void (*lse_combine)(struct lf_comm *comm, const struct lf_lse_combine_params *params);
     void (*exchange)(struct lf_comm *comm, const struct lf_exchange_params *params);
 };
 
@@ -53,7 +54,9 @@ struct lf_comm_group {
 struct lf_comm {
     const struct lf_comm_backend *backend;
     struct lf_comm_group *group;
-    int rank;
+    int rank, n_ranks; /* among those that it is for: */
+    enum lf_comm_axis axis;
+    int first, stride; /* rank r of them is rank first + r · stride of the group */
     uint32_t turn;
     bool has_heard;                                      /* a message */
     uint32_t n_sent[LF_RANKS_N], n_received[LF_RANKS_N]; /* pieces, to and from each rank */

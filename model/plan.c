@@ -173,7 +173,7 @@ static uint64_t comm_bytes(const struct frame *f, const struct lf_step_limits *l
     if (n_ranks == 1) return 0;
     if (!f->info->is_host) return lf_comm_gpu_bytes(n_ranks);
     uint64_t n_words = lf_batch_message_words(limits, &f->kinds->layout);
-    return lf_comm_group_bytes(n_ranks) + (uint64_t)n_ranks * n_words * sizeof(int32_t);
+    return lf_comm_group_bytes(n_ranks, 1) + (uint64_t)n_ranks * n_words * sizeof(int32_t);
 }
 
 /* Everything but the cache. */

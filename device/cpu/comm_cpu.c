@@ -10,12 +10,15 @@
  * So a turn is one meeting: who writes a slot anew has met everybody since they read it. In front of its piece a rank
  * says what it is there for, and one that came for something else is found out before anything of it is used.
  *
+ * Ends of a rank for its row and its column (lf_comm_along) have turns and slots of their own.
+ *
  * An exchange concerns two ranks: each pair has a channel of two pieces for each direction, and two counts. In step i a
  * rank first sends its piece i, then receives piece i. A send waits for the receive of step i - 2, a receive for the
  * send of the same step, so no circle of ranks waits for itself.
  *
  * Every rank adds everything up by itself: ranks read n times what they write, but no result has to be passed on. It
  * is the reference; the interconnect of a CPU's ranks is its cache. */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +31,7 @@
 
 enum {
     SLOT_BYTES = 128 * 1024,
+    SLOT_FLOATS = SLOT_BYTES / sizeof(float),
     PIECE_BYTES = 32 * 1024, /* of a channel */
     SLOTS_N = LF_COMM_SLOTS_N,
     SUM_BLOCK = 256, /* floats that are added up at a time: they stay in registers or L1 */
@@ -35,9 +39,9 @@ enum {
     SPIN_NS = 20 * 1000
 };
 
-enum what { BARRIER, BROADCAST, ALL_REDUCE, ALL_GATHER, MESSAGE, MEETING };
-static const char *const names[] = {"a barrier",     "a broadcast", "an all-reduce",
-                                    "an all-gather", "a message",   "a meeting"};
+enum what { BARRIER, BROADCAST, ALL_REDUCE, ALL_GATHER, LSE_COMBINE, MESSAGE, MEETING };
+static const char *const names[] = {"a barrier",      "a broadcast", "an all-reduce", "an all-gather",
+                                    "an lse-combine", "a message",   "a meeting"};
 #define ANY_BYTES UINT64_MAX
 
 struct slot {
@@ -52,24 +56,29 @@ struct channel {
     _Alignas(LF_COUNT_ALIGN) char data[SLOTS_N][PIECE_BYTES];
 };
 
-struct lf_comm_shared {
-    struct lf_count arrived[LF_RANKS_N]; /* in how many turns */
+/* Of one end of each rank. */
+struct turns {
+    struct lf_count arrived[LF_RANKS_N]; /* in how many */
     struct slot slots[LF_RANKS_N][SLOTS_N];
+};
+
+struct lf_comm_shared {
+    struct turns along[LF_COMM_AXES_N];
     struct channel channels[]; /* [n_ranks, n_ranks], from, to */
 };
 
 /* ---- a group's life ---- */
 
-/* Slots of ranks that there are not are never touched. */
+/* Slots of ranks, and of ends, that there are not are never touched. */
 static size_t shared_bytes(int n_ranks)
 {
     return sizeof(struct lf_comm_shared) + (size_t)n_ranks * (size_t)n_ranks * sizeof(struct channel);
 }
 
-uint64_t lf_comm_group_bytes(int n_ranks)
+uint64_t lf_comm_group_bytes(int n_ranks, int n_ends)
 {
-    size_t n_unused = (size_t)(LF_RANKS_N - n_ranks) * SLOTS_N * sizeof(struct slot);
-    return shared_bytes(n_ranks) - n_unused;
+    size_t n_used = (size_t)n_ranks * (size_t)n_ends;
+    return shared_bytes(n_ranks) - (LF_COMM_AXES_N * (size_t)LF_RANKS_N - n_used) * SLOTS_N * sizeof(struct slot);
 }
 
 enum lf_status lf_comm_group_create(struct lf_comm_group **out, int n_ranks, int timeout_ms, struct lf_err *err)
@@ -117,7 +126,7 @@ static struct channel *channel_of(struct lf_comm_group *g, int from, int to)
 static void close_all(struct lf_comm_group *g)
 {
     for (int from = 0; from < g->n_ranks; from++) {
-        lf_count_close(&g->shared->arrived[from]);
+        for (int axis = 0; axis < LF_COMM_AXES_N; axis++) lf_count_close(&g->shared->along[axis].arrived[from]);
         for (int to = 0; to < g->n_ranks; to++) {
             lf_count_close(&channel_of(g, from, to)->written);
             lf_count_close(&channel_of(g, from, to)->read);
@@ -178,6 +187,12 @@ static bool is_busy(const struct lf_comm *c)
     return c->backend->is_busy && c->backend->is_busy(c);
 }
 
+/* A rank of the end's, among the group's. */
+static int in_group(const struct lf_comm *c, int rank)
+{
+    return c->first + rank * c->stride;
+}
+
 /* Whether the count is reached; `other` is the rank that raises it. is_patient: for ever, else in time. A wait counts
  * ticks of its own rather than time: a process that is stopped, or a machine that sleeps, ages the others by one. */
 static bool wait_for(struct lf_comm *c, struct lf_count *count, uint32_t at_least, int other, const char *what,
@@ -192,15 +207,21 @@ static bool wait_for(struct lf_comm *c, struct lf_count *count, uint32_t at_leas
         spin_ns = 0;
     }
     if (waited == LF_WAITED_TOO_LONG)
-        return lf_comm_fail(c, "rank %d waited %d ms for rank %d, in %s", c->rank, g->timeout_ms, other, what);
+        return lf_comm_fail(c, "rank %d waited %d ms for rank %d, in %s", in_group(c, c->rank), g->timeout_ms,
+                            in_group(c, other), what);
     return waited == LF_WAITED_REACHED;
 }
 
 /* ---- turns ---- */
 
+static struct turns *turns_of(const struct lf_comm *c)
+{
+    return &c->group->shared->along[c->axis];
+}
+
 static struct slot *slot_of(const struct lf_comm *c, int rank)
 {
-    return &c->group->shared->slots[rank][c->turn % SLOTS_N];
+    return &turns_of(c)->slots[in_group(c, rank)][c->turn % SLOTS_N];
 }
 
 static bool is_same_purpose(const struct slot *a, const struct slot *b)
@@ -215,14 +236,15 @@ static bool meet(struct lf_comm *c, enum what what, uint64_t bytes, bool is_pati
     struct slot *mine = slot_of(c, c->rank);
     mine->what = what;
     mine->bytes = bytes;
-    lf_count_raise(&c->group->shared->arrived[c->rank]);
-    for (int r = 0; r < c->group->n_ranks; r++) {
-        struct lf_count *arrived = &c->group->shared->arrived[r];
+    lf_count_raise(&turns_of(c)->arrived[in_group(c, c->rank)]);
+    for (int r = 0; r < c->n_ranks; r++) {
+        struct lf_count *arrived = &turns_of(c)->arrived[in_group(c, r)];
         if (!wait_for(c, arrived, c->turn + 1, r, names[what], is_patient && (r == 0 || what == MEETING))) return false;
         const struct slot *other = slot_of(c, r);
         if (!is_same_purpose(mine, other))
-            return lf_comm_fail(c, "rank %d came for %s of %llu bytes, rank %d for %s of %llu", c->rank, names[what],
-                                (unsigned long long)bytes, r, names[other->what], (unsigned long long)other->bytes);
+            return lf_comm_fail(c, "rank %d came for %s of %llu bytes, rank %d for %s of %llu", in_group(c, c->rank),
+                                names[what], (unsigned long long)bytes, in_group(c, r), names[other->what],
+                                (unsigned long long)other->bytes);
     }
     return true;
 }
@@ -240,6 +262,7 @@ static void barrier(struct lf_comm *c)
 
 void lf_comm_meet(struct lf_comm *c)
 {
+    LF_ASSERT(c->axis == LF_COMM_ALL);
     if (lf_comm_is_over(c) || !meet(c, MEETING, 0, true)) return;
     leave(c);
 }
@@ -268,7 +291,7 @@ static void add_up(const struct lf_comm *c, float *y, const float *residual, siz
     for (size_t at = 0; at < n; at += SUM_BLOCK) {
         size_t k = LF_MIN(n - at, (size_t)SUM_BLOCK);
         memcpy(sum, floats_of(c, 0) + at, k * sizeof(float));
-        for (int r = 1; r < c->group->n_ranks; r++) {
+        for (int r = 1; r < c->n_ranks; r++) {
             const float *x = floats_of(c, r) + at;
             for (size_t i = 0; i < k; i++) sum[i] += x[i];
         }
@@ -278,7 +301,6 @@ static void add_up(const struct lf_comm *c, float *y, const float *residual, siz
 
 static void all_reduce(struct lf_comm *c, const struct lf_all_reduce_params *p)
 {
-    enum { SLOT_FLOATS = SLOT_BYTES / sizeof(float) };
     for (size_t at = 0; at < p->n; at += SLOT_FLOATS) {
         size_t n = LF_MIN(p->n - at, (size_t)SLOT_FLOATS);
         if (lf_comm_is_over(c)) return;
@@ -303,7 +325,7 @@ static void scatter(const struct lf_all_gather_params *p, int n_ranks, int r, si
 
 static void all_gather(struct lf_comm *c, const struct lf_all_gather_params *p)
 {
-    int n_ranks = c->group->n_ranks;
+    int n_ranks = c->n_ranks;
     size_t n_rows = (size_t)p->n_rows, parts[LF_RANKS_N], longest = 0; /* bytes of each rank */
     for (int r = 0; r < n_ranks; r++) {
         parts[r] = n_rows * (p->first[r + 1] - p->first[r]);
@@ -321,11 +343,87 @@ static void all_gather(struct lf_comm *c, const struct lf_all_gather_params *p)
     }
 }
 
+/* ---- attention of which each rank has some keys ---- */
+
+/* A slot is cut into a share for each rank that gets rows of its own; in a turn it has the next n heads of those rows,
+ * and behind them their lse. Where all get all rows there is one share. */
+struct shares {
+    const struct lf_lse_combine_params *p;
+    int n_shares, n; /* heads in a share, at most */
+};
+
+/* Which heads go into a share: of all rows. */
+static size_t heads_before(const struct shares *s, int share)
+{
+    int row = s->p->first ? s->p->first[share] : share * s->p->n_rows;
+    return (size_t)row * (size_t)s->p->n_heads;
+}
+
+/* How many of a share's heads there are from `at` on in a turn. */
+static size_t heads_in_turn(const struct shares *s, int share, size_t at)
+{
+    size_t n = heads_before(s, share + 1) - heads_before(s, share);
+    return n > at ? LF_MIN(n - at, (size_t)s->n) : 0;
+}
+
+static float *share_of(const struct lf_comm *c, const struct shares *s, int rank, int share)
+{
+    float *floats = (float *)(void *)slot_of(c, rank)->data;
+    return floats + (size_t)share * (size_t)s->n * (size_t)(s->p->dim + 1);
+}
+
+static void write_share(const struct lf_comm *c, const struct shares *s, int share, size_t at)
+{
+    size_t n = heads_in_turn(s, share, at), head = heads_before(s, share) + at, dim = (size_t)s->p->dim;
+    float *to = share_of(c, s, c->rank, share);
+    if (n == 0) return;
+    memcpy(to, s->p->x + head * dim, n * dim * sizeof(float));
+    memcpy(to + (size_t)s->n * dim, s->p->lse + head, n * sizeof(float));
+}
+
+/* Head i of this rank's share, of all ranks: nothing of those is read that saw no key. */
+static void combine_head(const struct lf_comm *c, const struct shares *s, int share, size_t i, float *out)
+{
+    size_t dim = (size_t)s->p->dim;
+    float lse[LF_RANKS_N], most = -INFINITY, sum = 0;
+    for (int r = 0; r < c->n_ranks; r++) {
+        lse[r] = share_of(c, s, r, share)[(size_t)s->n * dim + i];
+        most = fmaxf(most, lse[r]);
+    }
+    memset(out, 0, dim * sizeof(float));
+    for (int r = 0; r < c->n_ranks; r++) {
+        if (lse[r] == -INFINITY) continue;
+        const float *x = share_of(c, s, r, share) + i * dim;
+        float weight = expf(lse[r] - most);
+        sum += weight;
+        for (size_t k = 0; k < dim; k++) out[k] += weight * x[k];
+    }
+    for (size_t k = 0; k < dim && sum != 0; k++) out[k] /= sum;
+}
+
+static void lse_combine(struct lf_comm *c, const struct lf_lse_combine_params *p)
+{
+    struct shares s = {.p = p, .n_shares = p->first ? c->n_ranks : 1};
+    int mine = p->first ? c->rank : 0;
+    s.n = SLOT_FLOATS / s.n_shares / (p->dim + 1);
+    LF_ASSERT(s.n > 0);
+    size_t longest = 0, dim = (size_t)p->dim;
+    for (int k = 0; k < s.n_shares; k++) longest = LF_MAX(longest, heads_before(&s, k + 1) - heads_before(&s, k));
+    for (size_t at = 0; at < longest; at += (size_t)s.n) {
+        if (lf_comm_is_over(c)) return;
+        for (int k = 0; k < s.n_shares; k++) write_share(c, &s, k, at);
+        if (!meet(c, LSE_COMBINE, heads_before(&s, s.n_shares) * dim * sizeof(float), false)) return;
+        size_t n = heads_in_turn(&s, mine, at);
+        for (size_t i = 0; i < n; i++) combine_head(c, &s, mine, i, p->out + (at + i) * dim);
+        leave(c);
+    }
+}
+
 /* ---- messages ---- */
 
 void lf_comm_tell(struct lf_comm *c, const void *message, size_t bytes)
 {
-    LF_ASSERT(c->rank == 0);
+    LF_ASSERT(c->rank == 0 && c->axis == LF_COMM_ALL);
     size_t at = 0;
     do { /* one of no bytes is a message too */
         size_t n = LF_MIN(bytes - at, (size_t)SLOT_BYTES);
@@ -409,4 +507,5 @@ const struct lf_comm_backend lf_comm_backend_cpu = {.kind = "cpu",
                                                     .broadcast = broadcast,
                                                     .all_reduce = all_reduce,
                                                     .all_gather = all_gather,
+                                                    .lse_combine = lse_combine,
                                                     .exchange = exchange};

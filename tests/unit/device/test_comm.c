@@ -2,6 +2,7 @@
  * the others bring. */
 #include "tests/support/test.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -10,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/check.h"
 #include "core/clock.h"
 #include "core/mix.h"
 #include "device/comm.h"
@@ -176,13 +178,68 @@ static void check_message(struct rank *r, int message, float *x)
     for (size_t i = 0; i < n; i++) assert_true(x[i] == brought(0, message, i));
 }
 
+/* Heads of rows of which some ranks, or all, have seen no key: what they bring is not to be looked at. */
+static float lse_of(int rank, int message, size_t head)
+{
+    uint64_t bits = lf_random64(31 + (uint64_t)rank, (uint64_t)message << 32 | head);
+    return bits % 3 == 0 || head % 11 == 5 ? -INFINITY : (float)(bits % 1000) / 20 - 25;
+}
+
+static float part_of(int rank, int message, size_t head, size_t i)
+{
+    return lse_of(rank, message, head) == -INFINITY ? NAN : brought(rank, message, head * 1000 + i) / 1000;
+}
+
+static void expect_combined(const struct rank *r, int message, size_t head, size_t i, float got)
+{
+    double most = -INFINITY, sum = 0, out = 0;
+    for (int k = 0; k < r->n_ranks; k++) most = fmax(most, (double)lse_of(k, message, head));
+    for (int k = 0; k < r->n_ranks; k++) {
+        if (lse_of(k, message, head) == -INFINITY) continue;
+        double weight = exp((double)lse_of(k, message, head) - most);
+        sum += weight;
+        out += weight * (double)part_of(k, message, head, i);
+    }
+    double expected = sum > 0 ? out / sum : 0;
+    if (!(fabs((double)got - expected) <= 1e-6 * LF_MAX(fabs(expected), 1)))
+        fail_msg("message %d, head %zu, channel %zu: %g, expected %g", message, head, i, (double)got, expected);
+}
+
+/* Each rank's rows, of which it may get none, have the bits that they have where each gets all. */
+static void check_lse_combine(struct rank *r, int message, float *x, float *y)
+{
+    int n_heads = 1 + message % 4, dim = 1 + message % 130, n_rows = (int)(lf_random64(98, (uint64_t)message) % 120);
+    int first[MOST_RANKS + 1] = {0};
+    size_t n = (size_t)n_rows * (size_t)n_heads, width = (size_t)dim;
+    for (int k = 1; k < r->n_ranks; k++) first[k] = n_rows * (message % 2 ? k : k / 2 * 2) / r->n_ranks;
+    first[r->n_ranks] = n_rows;
+    float *lse = malloc((n + 1) * sizeof(*lse)), *own = malloc((n * width + 1) * sizeof(*own));
+    assert_true(lse && own && n * width <= MOST_FLOATS);
+    for (size_t head = 0; head < n; head++) {
+        lse[head] = lse_of(r->rank, message, head);
+        for (size_t i = 0; i < width; i++) x[head * width + i] = part_of(r->rank, message, head, i);
+    }
+    struct lf_lse_combine_params p = {.out = y, .x = x, .lse = lse, .n_rows = n_rows, .n_heads = n_heads, .dim = dim};
+    lf_comm_lse_combine(r->comm, &p);
+    for (size_t head = 0; head < n; head++)
+        for (size_t i = 0; i < width; i++) expect_combined(r, message, head, i, y[head * width + i]);
+    p.out = own;
+    p.first = first;
+    lf_comm_lse_combine(r->comm, &p);
+    size_t begin = (size_t)first[r->rank] * (size_t)n_heads * width,
+           end = (size_t)first[r->rank + 1] * (size_t)n_heads * width;
+    assert_memory_equal(own, y + begin, (end - begin) * sizeof(float));
+    free(lse);
+    free(own);
+}
+
 static void all_kinds(struct rank *r)
 {
     float *x = malloc(MOST_FLOATS * sizeof(*x)), *y = malloc((size_t)MOST_FLOATS * MOST_RANKS * sizeof(*y));
     int n_messages = *(const int *)r->ctx;
     assert_true(x && y);
     for (int i = 0; i < n_messages; i++) {
-        switch (lf_random64(7, (uint64_t)i) % 6) {
+        switch (lf_random64(7, (uint64_t)i) % 7) {
         case 0:
             check_broadcast(r, i, x);
             break;
@@ -198,6 +255,9 @@ static void all_kinds(struct rank *r)
         case 4:
             lf_comm_barrier(r->comm);
             break;
+        case 5:
+            check_lse_combine(r, i, x, y);
+            break;
         default:
             check_all_reduce(r, i, x, y);
         }
@@ -211,6 +271,68 @@ static void every_collective_leaves_what_plain_c_does(void **state)
     (void)state;
     int n_messages = 150;
     for (int n = 1; n <= MOST_RANKS; n++) run_all(n, all_kinds, &n_messages);
+}
+
+/* ---- rows and columns of ranks ---- */
+
+/* This rank among those of its row, or of its column; *line: which of them that is. */
+static struct rank rank_along(const struct rank *r, enum lf_comm_axis axis, int n_columns, int *line)
+{
+    struct rank of = *r;
+    assert_int_equal(lf_comm_along(&of.comm, r->comm, axis, n_columns, NULL), LF_OK);
+    of.rank = lf_comm_rank(of.comm);
+    of.n_ranks = lf_comm_n_ranks(of.comm);
+    *line = axis == LF_COMM_ROW ? r->rank / n_columns : r->rank % n_columns;
+    return of;
+}
+
+/* Now along one axis, now along the other, now among all; each line has messages of its own. */
+static void along_both_axes(struct rank *r)
+{
+    int n_columns = *(const int *)r->ctx, lines[LF_COMM_AXES_N] = {0};
+    float *x = malloc(MOST_FLOATS * sizeof(*x)), *y = malloc((size_t)MOST_FLOATS * MOST_RANKS * sizeof(*y));
+    struct rank of[LF_COMM_AXES_N] = {[LF_COMM_ALL] = *r};
+    assert_true(x && y);
+    of[LF_COMM_ROW] = rank_along(r, LF_COMM_ROW, n_columns, &lines[LF_COMM_ROW]);
+    of[LF_COMM_COLUMN] = rank_along(r, LF_COMM_COLUMN, n_columns, &lines[LF_COMM_COLUMN]);
+    assert_int_equal(of[LF_COMM_ROW].n_ranks, n_columns);
+    assert_int_equal(of[LF_COMM_COLUMN].rank * n_columns + of[LF_COMM_ROW].rank, r->rank);
+    for (int i = 0; i < 60; i++) {
+        int axis = (int)(lf_random64(8, (uint64_t)i) % LF_COMM_AXES_N), message = i + 1000 * lines[axis];
+        switch (lf_random64(9, (uint64_t)message) % 3) {
+        case 0:
+            check_all_gather(&of[axis], message, x, y);
+            break;
+        case 1:
+            check_all_reduce(&of[axis], message, x, y);
+            break;
+        default:
+            check_lse_combine(&of[axis], message, x, y);
+        }
+    }
+    lf_comm_destroy(of[LF_COMM_ROW].comm);
+    lf_comm_destroy(of[LF_COMM_COLUMN].comm);
+    free(x);
+    free(y);
+}
+
+static void collectives_of_rows_and_columns_are_theirs_alone(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= MOST_RANKS; n++)
+        for (int n_columns = 1; n_columns <= n; n_columns++)
+            if (n % n_columns == 0) run_all(n, along_both_axes, &n_columns);
+}
+
+/* The last rank does not come to its column's meeting; then nobody comes to that of the rows. */
+static void wait_in_column(struct rank *r)
+{
+    int line;
+    struct rank column = rank_along(r, LF_COMM_COLUMN, 2, &line), row = rank_along(r, LF_COMM_ROW, 2, &line);
+    if (r->rank < 3) lf_comm_barrier(column.comm);
+    if (r->rank < 3) lf_comm_barrier(row.comm);
+    lf_comm_destroy(column.comm);
+    lf_comm_destroy(row.comm);
 }
 
 /* A barrier is one: nobody is through who has not been preceded by all. */
@@ -524,6 +646,20 @@ static void a_message_that_is_too_long_is_none(void **state)
     end(&ranks);
 }
 
+static void a_rank_that_is_missed_in_its_column_ends_all(void **state)
+{
+    (void)state;
+    struct ranks ranks;
+    start(&ranks, 4, SHORT_MS, wait_in_column, NULL);
+    join(&ranks);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ranks.of[i].status, LF_DEVICE);
+        assert_non_null(strstr(ranks.of[i].err.message, "waited 1000 ms for rank "));
+        assert_non_null(strstr(ranks.of[i].err.message, ", in a barrier"));
+    }
+    end(&ranks);
+}
+
 static void numbers_of_ranks_out_of_range_are_refused(void **state)
 {
     (void)state;
@@ -534,13 +670,15 @@ static void numbers_of_ranks_out_of_range_are_refused(void **state)
     assert_null(group);
     assert_int_equal(lf_comm_group_create(&group, LF_RANKS_N, 1, &err), LF_OK);
     lf_comm_group_destroy(group);
-    assert_true(lf_comm_group_bytes(4) > lf_comm_group_bytes(2));
+    assert_true(lf_comm_group_bytes(4, 1) > lf_comm_group_bytes(2, 1));
+    assert_true(lf_comm_group_bytes(2, 3) > lf_comm_group_bytes(2, 2));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_collective_leaves_what_plain_c_does),
+        cmocka_unit_test(collectives_of_rows_and_columns_are_theirs_alone),
         cmocka_unit_test(nobody_passes_a_barrier_before_all_have_come),
         cmocka_unit_test(a_meeting_waits_for_a_rank_longer_than_anything_else),
         cmocka_unit_test(an_abort_ends_a_meeting),
@@ -552,6 +690,7 @@ int main(void)
         cmocka_unit_test(a_rank_0_that_has_spoken_and_falls_silent_is_named_in_time),
         cmocka_unit_test(time_in_which_the_process_is_stopped_is_no_rank_s_fault),
         cmocka_unit_test(a_message_that_is_too_long_is_none),
+        cmocka_unit_test(a_rank_that_is_missed_in_its_column_ends_all),
         cmocka_unit_test(numbers_of_ranks_out_of_range_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
