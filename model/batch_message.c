@@ -11,14 +11,15 @@ enum {
     MARK_WORDS = sizeof(struct lf_state_mark) / sizeof(int32_t)
 };
 
-static int n_blocks_of(int kv_len)
+static int n_blocks_of(const struct lf_step_limits *limits, int kv_len)
 {
-    return (kv_len + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS;
+    int n = lf_kv_block_tokens(limits->n_cp);
+    return (kv_len + n - 1) / n;
 }
 
 size_t lf_batch_message_words(const struct lf_step_limits *limits, const struct lf_kv_layout *layout)
 {
-    size_t of_seq = SEQ_WORDS + (size_t)layout->n_groups * (size_t)n_blocks_of(limits->ctx);
+    size_t of_seq = SEQ_WORDS + (size_t)layout->n_groups * (size_t)n_blocks_of(limits, limits->ctx);
     size_t n_marks = layout->states.n_layers > 0 ? (size_t)lf_batch_n_marks(limits->max_seqs) : 0;
     if (layout->states.n_layers > 0) of_seq += STATE_WORDS;
     return HEAD_WORDS + (size_t)limits->chunk + (size_t)limits->max_out + n_marks * MARK_WORDS +
@@ -52,7 +53,7 @@ size_t lf_batch_pack(int32_t *words, const struct lf_batch *b, const struct lf_s
         const int32_t of_seq[SEQ_WORDS] = {seq->n_tokens, seq->kv_len, seq->is_decode};
         put(words, &at, of_seq, SEQ_WORDS);
         for (int g = 0; g < layout->n_groups; g++)
-            put(words, &at, seq->blocks + (size_t)g * (size_t)seq->table_stride, n_blocks_of(seq->kv_len));
+            put(words, &at, seq->blocks + (size_t)g * (size_t)seq->table_stride, n_blocks_of(limits, seq->kv_len));
     }
     return at;
 }
@@ -65,14 +66,14 @@ static const int32_t *take(const int32_t *words, size_t n_words, size_t *at, int
     return words + *at - n;
 }
 
-void lf_batch_unpack(struct lf_batch *out, struct lf_kv_seq *seqs, int max_seqs, const int32_t *words, size_t n_words,
-                     const struct lf_kv_layout *layout)
+void lf_batch_unpack(struct lf_batch *out, struct lf_kv_seq *seqs, const int32_t *words, size_t n_words,
+                     const struct lf_step_limits *limits, const struct lf_kv_layout *layout)
 {
     size_t at = 0;
     int first_token = 0;
     const int32_t *head = take(words, n_words, &at, HEAD_WORDS);
     struct lf_batch b = {.n_tokens = head[0], .n_seqs = head[1], .n_out = head[2], .seqs = seqs};
-    LF_ASSERT(b.n_seqs >= 0 && b.n_seqs <= max_seqs);
+    LF_ASSERT(b.n_seqs >= 0 && b.n_seqs <= limits->max_seqs);
     b.ids = take(words, n_words, &at, b.n_tokens);
     b.logits_idx = take(words, n_words, &at, b.n_out);
     if (layout->states.n_layers > 0) {
@@ -82,7 +83,7 @@ void lf_batch_unpack(struct lf_batch *out, struct lf_kv_seq *seqs, int max_seqs,
     }
     for (int i = 0; i < b.n_seqs; i++) {
         const int32_t *of_seq = take(words, n_words, &at, SEQ_WORDS);
-        int n_blocks = n_blocks_of(of_seq[1]);
+        int n_blocks = n_blocks_of(limits, of_seq[1]);
         seqs[i] = (struct lf_kv_seq){.blocks = take(words, n_words, &at, (int64_t)layout->n_groups * n_blocks),
                                      .table_stride = n_blocks,
                                      .first_token = first_token,

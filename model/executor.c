@@ -52,6 +52,8 @@ static void use_cache(struct lf_executor *x, const struct lf_kv_cache *kv)
         LF_ASSERT(x->views[i].n_layers == layout->groups[i].n_layers);
         LF_ASSERT(x->views[i].n_kv_heads == layout->groups[i].n_kv_heads);
         LF_ASSERT(x->views[i].head_dim == layout->groups[i].head_dim);
+        LF_ASSERT(LF_MAX(x->views[i].stripe.n, 1) == lf_split_n_cp(&x->hp->split));
+        LF_ASSERT(x->views[i].stripe.idx == x->hp->split.cp_rank);
     }
     LF_ASSERT(kv->states.n_layers == layout->states.n_layers && kv->states.layer_bytes == layout->states.layer_bytes);
     x->n_state_slots = kv->slots.n_blocks;
@@ -138,7 +140,11 @@ static struct lf_step step_init(const struct lf_executor *x, enum lf_wanted want
                             .states = x->state_views,
                             .n_tokens = n_tokens,
                             .n_out = n_out,
-                            .comm = x->comm};
+                            .first_own = lf_split_first_row(n_tokens, &x->hp->split),
+                            .n_own = lf_split_n_rows(n_tokens, &x->hp->split),
+                            .split = &x->hp->split,
+                            .comm = x->tp,
+                            .cp = x->cp};
 }
 
 /* A list of the host's goes to its place in the workspace, and *list there. */

@@ -24,6 +24,8 @@
 struct lf_executor {
     struct lf_device *dev;
     struct lf_comm *comm; /* of several ranks; NULL: there is one */
+    struct lf_comm *tp,
+        *cp; /* of those that divide layers, and contexts: ends of their own where both do; NULL: none */
     const struct lf_hparams *hp;
     struct lf_programs programs;
     struct lf_weights weights;

@@ -100,9 +100,14 @@ static void add_kv(struct lf_sha256 *sha, const struct lf_hparams *hp, const str
 static void add_rank(struct lf_sha256 *sha, const struct lf_split *split)
 {
     char text[48];
-    if (lf_split_n_ranks(split) == 1) return;
-    snprintf(text, sizeof(text), "%d of %d", split->rank, split->n_ranks);
-    add_text(sha, "rank", text);
+    if (lf_split_n_ranks(split) > 1) {
+        snprintf(text, sizeof(text), "%d of %d", split->rank, split->n_ranks);
+        add_text(sha, "rank", text);
+    }
+    if (lf_split_n_cp(split) > 1) {
+        snprintf(text, sizeof(text), "%d of %d", split->cp_rank, split->n_cp);
+        add_text(sha, "context", text);
+    }
 }
 
 /* How the states of layers lie in a slot, and a slot in blocks. */

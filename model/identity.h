@@ -10,6 +10,7 @@
  *     kv        element type and page order, tokens of a block, layers, KV heads, head_dim
  *     rank      which of how many, where there are several (split.h): their sums have another order, and each has its
  *               own heads
+ *     context   which of how many that divide contexts: each has other tokens of a block
  *     states    layers that have one, bytes of each, blocks of a slot; tokens of a chunk; heads and sizes of the delta
  *               rule. Where no layer has one it is not there
  *     rope      "long" where the context is one that longrope has its long factors for; else it is not there

@@ -1,5 +1,7 @@
 #include "model/interpreter.h"
 
+#include <string.h>
+
 #include "attention/rope.h"
 #include "core/check.h"
 #include "core/clock.h"
@@ -29,7 +31,8 @@ static const float *residual(const struct lf_step *s, const struct lf_op *op)
 /* Tokens that the op computes in this step. */
 static int n_tokens(const struct lf_step *s, const struct lf_op *op)
 {
-    return s->program->values[op->out[LF_OP_Y]].rows == LF_ROWS_OUT ? s->n_out : s->n_tokens;
+    enum lf_rows rows = s->program->values[op->out[LF_OP_Y]].rows;
+    return rows == LF_ROWS_OUT ? s->n_out : rows == LF_ROWS_OWN ? s->n_own : s->n_tokens;
 }
 
 /* Rows, of which a token may have several. */
@@ -89,6 +92,7 @@ static void embed(const struct lf_step *s, const struct lf_op *op)
                                 .sampled = s->sampled,
                                 .n_tokens = n_rows(s, op),
                                 .scale = op->scale};
+    if (out->rows == LF_ROWS_OWN) p.ids += s->first_own;
     if (out->rows == LF_ROWS_OUT) p.rows = (const int32_t *)(void *)(s->base + s->ws->logits_idx);
     p.is_part = op->first_id != LF_NONE;
     p.first_id = op->first_id;
@@ -233,6 +237,7 @@ static void attention(const struct lf_step *s, const struct lf_op *op)
     const struct lf_layer_kind *kind = lf_layer_kind_of(s->kinds, op->layer, op->window);
     struct lf_attn_params p = {.out = at(s, op->out[LF_OP_Y]),
                                .q = at(s, op->in[LF_OP_X]),
+                               .lse = op->out[LF_OP_Y_LSE] == LF_NONE ? NULL : at(s, op->out[LF_OP_Y_LSE]),
                                .kv = &s->kv[place_of(s, op).group],
                                .layer = place_of(s, op).layer,
                                .scale = op->scale,
@@ -420,6 +425,52 @@ static void all_gather(const struct lf_step *s, const struct lf_op *op)
     lf_comm_all_gather(s->comm, &p);
 }
 
+/* ---- contexts over ranks: of CPUs, whose memory is the host's ---- */
+
+static size_t row_bytes(const struct lf_step *s, const struct lf_value *v)
+{
+    return (size_t)v->width * (size_t)lf_value_elem_bytes(v, lf_dtype_bytes(lf_device_info(s->dev)->act_dtype));
+}
+
+static void gather_rows(const struct lf_step *s, const struct lf_op *op)
+{
+    size_t first[LF_RANKS_N + 1], n = row_bytes(s, &s->program->values[op->out[LF_OP_Y]]);
+    int n_cp = lf_split_n_cp(s->split);
+    if (!lf_split_divides(s->n_tokens, s->split)) {
+        memcpy(at(s, op->out[LF_OP_Y]), at(s, op->in[LF_OP_X]), (size_t)s->n_tokens * n);
+        return;
+    }
+    for (int r = 0; r <= n_cp; r++) first[r] = (size_t)lf_split_first(s->n_tokens, r, n_cp) * n;
+    struct lf_all_gather_params p = {
+        .out = at(s, op->out[LF_OP_Y]), .x = at(s, op->in[LF_OP_X]), .first = first, .n_rows = 1};
+    lf_comm_all_gather(s->cp, &p);
+}
+
+static void slice_rows(const struct lf_step *s, const struct lf_op *op)
+{
+    size_t n = row_bytes(s, &s->program->values[op->out[LF_OP_Y]]);
+    memcpy(at(s, op->out[LF_OP_Y]), (const char *)at(s, op->in[LF_OP_X]) + (size_t)s->first_own * n,
+           (size_t)s->n_own * n);
+}
+
+/* To each rank its own rows, or all of them where each has all, or where they are picked. */
+static void lse_combine(const struct lf_step *s, const struct lf_op *op)
+{
+    const struct lf_value *values = s->program->values, *y = &values[op->out[LF_OP_Y]];
+    int first[LF_RANKS_N + 1], n_cp = lf_split_n_cp(s->split), n_heads = values[op->in[LF_OP_LSE]].width;
+    bool is_divided = y->rows == LF_ROWS_OWN && lf_split_divides(s->n_tokens, s->split);
+    LF_ASSERT(lf_device_info(s->dev)->act_dtype == LF_F32);
+    for (int r = 0; r <= n_cp; r++) first[r] = lf_split_first(s->n_tokens, r, n_cp);
+    struct lf_lse_combine_params p = {.out = at(s, op->out[LF_OP_Y]),
+                                      .x = at(s, op->in[LF_OP_X]),
+                                      .lse = at(s, op->in[LF_OP_LSE]),
+                                      .first = is_divided ? first : NULL,
+                                      .n_rows = y->rows == LF_ROWS_OUT ? s->n_out : s->n_tokens,
+                                      .n_heads = n_heads,
+                                      .dim = y->width / n_heads};
+    lf_comm_lse_combine(s->cp, &p);
+}
+
 static void run_op(const struct lf_step *s, const struct lf_op *op)
 {
     static void (*const run[LF_OP_KINDS_N])(const struct lf_step *, const struct lf_op *) = {
@@ -442,6 +493,9 @@ static void run_op(const struct lf_step *s, const struct lf_op *op)
         [LF_OP_GATE_SIGMOID] = gate_sigmoid,
         [LF_OP_ALL_REDUCE] = all_reduce,
         [LF_OP_ALL_GATHER] = all_gather,
+        [LF_OP_GATHER_ROWS] = gather_rows,
+        [LF_OP_SLICE_ROWS] = slice_rows,
+        [LF_OP_LSE_COMBINE] = lse_combine,
         [LF_OP_GEMM_GATE_MUL] = gemm_gate_mul,
         [LF_OP_GEMM_ROPE_APPEND] = gemm_rope_append,
     };

@@ -22,9 +22,11 @@ struct lf_step {
     const int32_t *sampled;      /* device: what the last sampling has drawn; NULL where the host samples */
     const struct lf_kv_view *kv; /* by group; NULL where no op is run */
     int n_tokens, n_out;
+    int first_own, n_own; /* of the tokens; all, where contexts or this step's rows are not divided */
+    const struct lf_split *split;
     const struct lf_state_view
         *states;                     /* by layer with a state (kv_layout.h); NULL where no op is run, or none has one */
-    struct lf_comm *comm;            /* of several ranks; NULL: there is one */
+    struct lf_comm *comm, *cp;       /* of the ranks that divide layers, and contexts; NULL: they do not */
     struct lf_state_step state_step; /* the step's sequences, for all of them */
 };
 

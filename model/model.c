@@ -131,7 +131,7 @@ static enum lf_status open_attention(struct lf_executor *m, struct lf_err *err)
 static bool make_message(struct lf_model *model)
 {
     struct lf_executor *m = &model->x;
-    if (lf_split_n_ranks(&model->hp.split) == 1) return true;
+    if (lf_split_world(&model->hp.split) == 1) return true;
     model->message_words = lf_batch_message_words(&m->limits, &m->kinds.layout);
     model->message = calloc(model->message_words, sizeof(*model->message));
     model->message_seqs = calloc((size_t)m->limits.max_seqs, sizeof(*model->message_seqs));
@@ -165,12 +165,13 @@ static enum lf_status open_workspace(struct lf_model *model, const struct lf_pla
                                         .chunk = plan->chunk,
                                         .max_seqs = plan->max_seqs,
                                         .max_out = plan->max_out,
+                                        .n_cp = model->hp.split.n_cp,
                                         .kv_dtype = plan->kv_dtype};
     lf_workspace_layout(&m->ws, &m->programs, &m->kinds, &model->hp, &m->limits, lf_device_ops(m->dev),
                         lf_device_info(m->dev));
     /* the plan is for the rank whose part is the largest (split.h) */
-    bool is_planned = model->hp.split.rank > 0 ? m->ws.total_bytes <= plan->workspace_bytes
-                                               : m->ws.total_bytes == plan->workspace_bytes;
+    bool is_planned = lf_split_world_rank(&model->hp.split) > 0 ? m->ws.total_bytes <= plan->workspace_bytes
+                                                                : m->ws.total_bytes == plan->workspace_bytes;
     if (!is_planned) {
         return lf_fail(err, LF_INVALID, "the plan has %" PRIu64 " bytes of workspace, the model needs %" PRIu64,
                        plan->workspace_bytes, m->ws.total_bytes);
@@ -187,11 +188,23 @@ static enum lf_status open_workspace(struct lf_model *model, const struct lf_pla
     for (int i = 0; i < model->hp.n_ropes; i++) LF_TRY(fill_rope_table(model, i, plan->ctx, err));
     LF_TRY(fill_q_scale(model, plan->ctx, err));
     for (int i = 0; i < model->hp.n_ropes; i++)
-        if (model->hp.ropes[i].kind == LF_ROPE_LONGROPE && model->hp.split.rank == 0)
+        if (model->hp.ropes[i].kind == LF_ROPE_LONGROPE && lf_split_world_rank(&model->hp.split) == 0)
             LF_INFO("longrope: %s factors, for a context of %d tokens (trained on %d)",
                     lf_rope_is_long(&model->hp.ropes[i], plan->ctx) ? "long" : "short", plan->ctx,
                     model->hp.ropes[i].original_max_positions);
     return open_attention(m, err);
+}
+
+/* Ends of this rank along the axes of the split. */
+static enum lf_status connect(struct lf_executor *m, const struct lf_split *split, struct lf_err *err)
+{
+    int n_ranks = lf_split_n_ranks(split);
+    LF_TRY(lf_comm_connect(m->comm, m->dev, err));
+    m->tp = m->comm;
+    if (lf_split_n_cp(split) == 1) return LF_OK;
+    m->tp = NULL; /* another end, or none */
+    LF_TRY(lf_comm_along(&m->cp, m->comm, LF_COMM_COLUMN, n_ranks, err));
+    return n_ranks > 1 ? lf_comm_along(&m->tp, m->comm, LF_COMM_ROW, n_ranks, err) : LF_OK;
 }
 
 enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const struct lf_hparams *hp,
@@ -205,9 +218,9 @@ enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const
     model->x.dev = dev;
     model->x.hp = &model->hp;
     model->x.comm = opts->comm;
-    LF_ASSERT(lf_split_n_ranks(&hp->split) == (opts->comm ? lf_comm_n_ranks(opts->comm) : 1));
-    LF_ASSERT(!opts->comm || (lf_comm_rank(opts->comm) == hp->split.rank && !opts->hash_weights));
-    if (opts->comm) LF_TRY_GOTO(lf_comm_connect(opts->comm, dev, err), done);
+    LF_ASSERT(lf_split_world(&hp->split) == (opts->comm ? lf_comm_n_ranks(opts->comm) : 1));
+    LF_ASSERT(!opts->comm || (lf_comm_rank(opts->comm) == lf_split_world_rank(&hp->split) && !opts->hash_weights));
+    if (opts->comm) LF_TRY_GOTO(connect(&model->x, &hp->split, err), done);
     LF_TRY_GOTO(copy_hparams(&model->hp, hp, err), done);
     LF_TRY_GOTO(lf_programs_make(&model->x.programs, &model->hp, lf_device_ops(dev), opts->plan->no_fusion, err), done);
     LF_TRY_GOTO(lf_layer_kinds_make(&model->x.kinds, &model->hp, &model->x.programs, opts->plan->kv_dtype,
@@ -237,6 +250,8 @@ void lf_model_close(struct lf_model *model)
     if (!model) return;
     struct lf_device *dev = model->x.dev;
     lf_executor_deinit(&model->x);
+    if (model->x.tp != model->x.comm) lf_comm_destroy(model->x.tp);
+    lf_comm_destroy(model->x.cp);
     lf_weights_unload(&model->x.weights, dev);
     for (int i = 0; i < LF_ATTN_SHAPES_N; i++) lf_attn_destroy(model->x.attn[i]);
     lf_layer_kinds_deinit(&model->x.kinds);
@@ -323,7 +338,7 @@ enum lf_status lf_model_follow(struct lf_model *model, struct lf_kv_cache *kv, s
     for (;;) {
         LF_TRY(lf_comm_hear(model->x.comm, model->message, model->message_words * word_bytes, &bytes, err));
         if (bytes == 0) continue; /* rank 0 is there */
-        lf_batch_unpack(&batch, model->message_seqs, model->x.limits.max_seqs, model->message, bytes / word_bytes,
+        lf_batch_unpack(&batch, model->message_seqs, model->message, bytes / word_bytes, &model->x.limits,
                         &model->x.kinds.layout);
         lf_executor_run(&model->x, kv, &batch, n_out);
         n_out = model->x.sampled ? batch.n_out : 0;

@@ -47,6 +47,8 @@ static struct lf_op_row row_of(const struct lf_op_table_opts *o, int op_idx)
     const struct lf_op *op = &o->program->ops[op_idx];
     const struct lf_value *values = o->program->values;
     struct lf_cost_step step = {.n_tokens = o->step.n_tokens,
+                                .n_own = lf_split_n_rows(o->step.n_tokens, &o->hp->split),
+                                .n_cp = o->hp->split.n_cp,
                                 .n_out = 1,
                                 .kv_len = o->step.kv_len,
                                 .kv_layer_bytes = kv_layer_bytes(o, op->layer),

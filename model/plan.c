@@ -140,10 +140,15 @@ static int longest_in(const struct lf_plan *p, int n_blocks)
     return (int)LF_MIN(n * LF_KV_BLOCK_TOKENS, (int64_t)p->ctx);
 }
 
-static struct lf_step_limits limits_of(const struct lf_plan_opts *o)
+static struct lf_step_limits limits_of(const struct frame *f)
 {
-    return (struct lf_step_limits){
-        .ctx = o->ctx, .chunk = o->chunk, .max_seqs = o->max_seqs, .max_out = o->max_out, .kv_dtype = o->kv_dtype};
+    const struct lf_plan_opts *o = &f->opts;
+    return (struct lf_step_limits){.ctx = o->ctx,
+                                   .chunk = o->chunk,
+                                   .max_seqs = o->max_seqs,
+                                   .max_out = o->max_out,
+                                   .n_cp = f->hp->split.n_cp,
+                                   .kv_dtype = o->kv_dtype};
 }
 
 /* Of the opts' kv_dtype. */
@@ -169,20 +174,21 @@ static void set_groups(struct lf_plan *p, const struct lf_kv_layout *layout)
 /* What ranks share, and the messages in which they are told a step. */
 static uint64_t comm_bytes(const struct frame *f, const struct lf_step_limits *limits)
 {
-    int n_ranks = lf_split_n_ranks(&f->hp->split);
+    const struct lf_split *split = &f->hp->split;
+    int n_ranks = lf_split_world(split);
+    int n_ends = lf_split_n_cp(split) == 1 ? 1 : lf_split_n_ranks(split) == 1 ? 2 : LF_COMM_AXES_N;
     if (n_ranks == 1) return 0;
     if (!f->info->is_host) return lf_comm_gpu_bytes(n_ranks);
     uint64_t n_words = lf_batch_message_words(limits, &f->kinds->layout);
-    return lf_comm_group_bytes(n_ranks, 1) + (uint64_t)n_ranks * n_words * sizeof(int32_t);
+    return lf_comm_group_bytes(n_ranks, n_ends) + (uint64_t)n_ranks * n_words * sizeof(int32_t);
 }
 
 /* Everything but the cache. */
 static void size_parts(struct lf_plan *p, const struct frame *f)
 {
     const struct lf_plan_opts *o = &f->opts;
-    struct lf_step_limits limits = limits_of(o);
+    struct lf_step_limits limits = limits_of(f);
     struct lf_workspace ws;
-    int n_ranks = lf_split_n_ranks(&f->hp->split);
     lf_workspace_layout(&ws, f->programs, f->kinds, f->hp, &limits, f->ops, f->info);
     *p = (struct lf_plan){.ctx = o->ctx,
                           .chunk = o->chunk,
@@ -207,7 +213,8 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .below_bytes = o->below_bytes,
                           .states = f->kinds->layout.states,
                           .is_host = f->info->is_host,
-                          .n_ranks = n_ranks,
+                          .n_ranks = lf_split_world(&f->hp->split),
+                          .n_cp = lf_split_n_cp(&f->hp->split),
                           .comm_bytes = comm_bytes(f, &limits),
                           .context_bytes = f->info->context_bytes,
                           .available_bytes = f->info->available_bytes,
@@ -513,7 +520,7 @@ static void write_advice(struct lf_plan *p, const struct frame *f)
 
 static enum lf_status check_attention(const struct frame *f, struct lf_err *err)
 {
-    struct lf_step_limits limits = limits_of(&f->opts);
+    struct lf_step_limits limits = limits_of(f);
     for (int i = 0; i < f->kinds->n_shapes; i++) {
         struct lf_attn_shape shape = lf_workspace_attn_shape(f->kinds, i, f->hp, &limits);
         LF_TRY(lf_attn_check(&shape, f->info, err));
@@ -539,8 +546,11 @@ static void find_other_cache(struct frame *f, struct lf_layer_kinds *kinds)
 
 static enum lf_status check_ranks(const struct frame *f, struct lf_err *err)
 {
-    int n_ranks = lf_split_n_ranks(&f->hp->split);
+    int n_ranks = lf_split_world(&f->hp->split);
     if (f->info->is_host || n_ranks == 1) return LF_OK;
+    if (lf_split_n_cp(&f->hp->split) > 1)
+        return lf_fail(err, LF_UNSUPPORTED,
+                       "contexts are not divided over GPUs yet: expected --parallel tp=N, or --device cpu");
     if (f->hp->delta.n_v_heads > 0)
         return lf_fail(err, LF_UNSUPPORTED,
                        "gated delta nets have not been run over several GPUs yet: expected one GPU, or --device cpu");

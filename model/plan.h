@@ -88,6 +88,7 @@ struct lf_plan {
     uint64_t limit_bytes;     /* --memory, or what was decided */
     int n_ranks; /* weights, workspace, blocks and slots are of each; the rank whose part is the largest is meant. On
                   * GPUs so is the total, else it is that of all */
+    int n_cp;    /* of these divide contexts: of a block's tokens each has 64 */
     uint64_t comm_bytes; /* what they share; in the total */
     bool fits;
     int n_concurrent; /* requests of ctx tokens at once; where the plan does not fit, what there is memory for */

@@ -28,6 +28,9 @@ static const struct {
     [LF_OP_GATE_SIGMOID] = {"gate_sigmoid", false, false},
     [LF_OP_ALL_REDUCE] = {"all_reduce", false, false},
     [LF_OP_ALL_GATHER] = {"all_gather", false, false},
+    [LF_OP_GATHER_ROWS] = {"gather_rows", false, false},
+    [LF_OP_SLICE_ROWS] = {"slice_rows", false, false},
+    [LF_OP_LSE_COMBINE] = {"lse_combine", false, false},
     [LF_OP_GEMM_GATE_MUL] = {"gemm_gate_mul", true, false},
     [LF_OP_GEMM_ROPE_APPEND] = {"gemm_rope_append", true, true},
 };

@@ -47,6 +47,10 @@ enum lf_op_kind {
     /* of several ranks (device/comm.h): out of passes/shard.c alone */
     LF_OP_ALL_REDUCE, /* y = the sum of x over ranks (+ residual) */
     LF_OP_ALL_GATHER, /* y = the columns of all ranks */
+    /* of several ranks that divide contexts: out of passes/context.c alone */
+    LF_OP_GATHER_ROWS, /* y = the own rows of all ranks: all tokens' */
+    LF_OP_SLICE_ROWS,  /* y = the own rows of x */
+    LF_OP_LSE_COMBINE, /* y = attention over the keys of all ranks, of which x is what each has made with its own */
     /* fused */
     LF_OP_GEMM_GATE_MUL,
     LF_OP_GEMM_ROPE_APPEND,
@@ -58,6 +62,7 @@ enum lf_rows {
     LF_ROWS_OUT,    /* those of them whose logits are wanted */
     LF_ROWS_FEW,    /* LF_FUSED_NORM_TOKENS at most, whatever the step has: only for sum_squares */
     LF_ROWS_ONE,    /* one, whatever the step has: only for routing's `first` */
+    LF_ROWS_OWN,    /* of several ranks that divide contexts: this one's tokens (lf_split_divides) */
     LF_ROWS_N
 };
 
@@ -84,7 +89,7 @@ struct lf_value {
  *     gate_mul         gate_up; or gate, and UP      act
  *     rope_append      qkv                           q                 q_norm, k_norm
  *     rope             q                             q                 q_norm
- *     attention        q                             out               sinks
+ *     attention        q                             out, lse          sinks
  *     pick             any                           its rows
  *     softcap          x                             x
  *     round            x                             h
@@ -97,12 +102,16 @@ struct lf_value {
  *     gate_sigmoid     x, residual, gate             h
  *     all_reduce       x, residual                   y, h, sum_squares –, –, norm
  *     all_gather       x                             y
+ *     gather_rows      x                             y
+ *     slice_rows       x                             y
+ *     lse_combine      x, lse                        y
  *     gemm_gate_mul    x, –, sum_squares             gate_up, act      w, bias
  *     gemm_rope_append x, –, sum_squares             qkv, q            w, bias, –, q_norm, k_norm
  *
  * The gate of a gated_norm is the right channels of a value that may be wider, as conv's x is the left ones. That of a
  * gate_sigmoid is as wide as x, or one float for the whole row.
  * Routing is [tokens, 2·k] int32: `rows` of device/ops.h, then `places`.
+ * The lse of attention is there where contexts are divided: a float for each head.
  * A gemm, or an all_reduce, with a norm makes h = norm(y) beside y; the gemm that reads h has the same sum_squares. In
  * steps of few rows that is the fused RMSNorm of device/ops.h, else a norm of its own behind the gemm (interpreter.c).
  * h of a norm, and act, may be codes and scales (device/x_codes.h) in the place of as many elements. */
@@ -117,7 +126,9 @@ enum {
     LF_OP_INPUTS_N
 };
 enum { LF_OP_UP = LF_OP_ROUTE_WEIGHTS }; /* of a gate_mul */
+enum { LF_OP_LSE = LF_OP_GATE };         /* of an lse_combine */
 enum { LF_OP_Y, LF_OP_Y2, LF_OP_Y_SUM_SQUARES, LF_OP_OUTPUTS_N };
+enum { LF_OP_Y_LSE = LF_OP_Y2 };                                          /* of attention */
 enum { LF_OP_Y_ROUTING = LF_OP_Y2, LF_OP_Y_FIRST = LF_OP_Y_SUM_SQUARES }; /* of a route */
 enum { LF_OP_W, LF_OP_BIAS, LF_OP_NORM, LF_OP_Q_NORM, LF_OP_K_NORM, LF_OP_SCALE, LF_OP_WEIGHTS_N };
 

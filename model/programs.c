@@ -35,12 +35,14 @@ static enum lf_status check_device(const struct lf_program *p, const struct lf_h
                    hp->architecture, missing);
 }
 
-static enum lf_status derive(struct lf_programs *p, enum lf_wanted wanted, const struct lf_ops *ops, bool no_fusion,
-                             struct lf_err *err)
+static enum lf_status derive(struct lf_programs *p, enum lf_wanted wanted, const struct lf_hparams *hp,
+                             const struct lf_ops *ops, bool no_fusion, struct lf_err *err)
 {
     struct lf_program *program = &p->of[wanted];
     LF_TRY(lf_program_copy(program, &p->recorded, err));
     LF_TRY(lf_pass_rows(program, wanted, err));
+    if (lf_split_n_cp(&hp->split) > 1)
+        LF_TRY(lf_pass_context(program, &hp->split, lf_split_n_heads(hp->n_heads, &hp->split), err));
     struct lf_fuse_opts opts = {.norms = ops->fused_norm_tokens != NULL, .codes = ops->quantizes_x != NULL};
     if (!no_fusion) LF_TRY(lf_pass_fuse(program, opts, err));
     return lf_pass_check(program, p->recorded.slots, p->recorded.n_slots, err);
@@ -53,7 +55,7 @@ enum lf_status lf_programs_make(struct lf_programs *out, const struct lf_hparams
     enum lf_status status = lf_program_record(&p.recorded, hp, err);
     if (status == LF_OK) status = check_device(&p.recorded, hp, ops, err);
     for (int i = 0; i < LF_WANTED_N && status == LF_OK; i++)
-        status = derive(&p, (enum lf_wanted)i, ops, no_fusion, err);
+        status = derive(&p, (enum lf_wanted)i, hp, ops, no_fusion, err);
     if (status == LF_OK)
         *out = p;
     else

@@ -35,11 +35,39 @@ static inline int lf_split_world_rank(const struct lf_split *s)
     return s->cp_rank * lf_split_n_ranks(s) + s->rank;
 }
 
+/* Whether the rows of a step of so many tokens are divided over the ranks of a context, each of which has some of them
+ * in a row then (lf_split_first). Of few tokens each has all rows: weights are read for one as for another, and a
+ * gather costs more than a share of so few saves. Decided by the tokens alone, so all ranks agree. */
+enum { LF_SPLIT_ROWS_LEAST = 8 };
+static inline bool lf_split_divides(int n_tokens, const struct lf_split *s)
+{
+    return lf_split_n_cp(s) > 1 && n_tokens >= LF_SPLIT_ROWS_LEAST * lf_split_n_cp(s);
+}
+
 /* Of n things that are cut anywhere, where the part of a rank begins; that of rank n_ranks is n. No part is longer than
  * that of rank 0, and none is shorter by more than one. */
 static inline int lf_split_first(int n, int rank, int n_ranks)
 {
     return (int)(((int64_t)n * rank + n_ranks - 1) / n_ranks);
+}
+
+/* The rows of a step's tokens that a rank has: the first, and how many. */
+static inline int lf_split_first_row(int n_tokens, const struct lf_split *s)
+{
+    return lf_split_divides(n_tokens, s) ? lf_split_first(n_tokens, s->cp_rank, s->n_cp) : 0;
+}
+static inline int lf_split_n_rows(int n_tokens, const struct lf_split *s)
+{
+    if (!lf_split_divides(n_tokens, s)) return n_tokens;
+    return lf_split_first(n_tokens, s->cp_rank + 1, s->n_cp) - lf_split_first(n_tokens, s->cp_rank, s->n_cp);
+}
+
+/* The most of any rank, in steps of up to so many tokens. */
+static inline int lf_split_most_rows(int n_tokens, const struct lf_split *s)
+{
+    if (!lf_split_divides(n_tokens, s)) return n_tokens;
+    int undivided = LF_SPLIT_ROWS_LEAST * s->n_cp - 1, divided = lf_split_first(n_tokens, 1, s->n_cp);
+    return undivided > divided ? undivided : divided;
 }
 
 /* Heads are divided evenly. Where there are fewer than ranks, each is that of several ranks, as many for each: KV heads

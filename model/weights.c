@@ -247,7 +247,7 @@ static enum lf_status note_unused(const struct lf_hparams *hp, const struct lf_t
                            (int)LF_MIN(t->name.len, (size_t)100), t->name.ptr, hp->architecture);
         }
     }
-    if (hp->split.rank > 0) return LF_OK; /* rank 0 names it */
+    if (lf_split_world_rank(&hp->split) > 0) return LF_OK; /* rank 0 names it */
     if (++*n_unused <= MAX_UNUSED_LINES) {
         LF_WARN("tensor %.*s takes no part and is not loaded", (int)LF_MIN(t->name.len, (size_t)100), t->name.ptr);
     }

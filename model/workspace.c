@@ -67,7 +67,7 @@ static uint64_t scratch_bytes(const struct lf_programs *programs, const struct l
                               const struct lf_ops *ops)
 {
     const struct lf_program *p = &programs->recorded;
-    int n_tokens = LF_MAX(limits->chunk, limits->max_out);
+    int n_tokens = LF_MAX(lf_split_most_rows(limits->chunk, &hp->split), limits->max_out);
     uint64_t bytes = ops->gemm_scratch_bytes(n_tokens, max_n_in(p));
     for (int i = 0; i < p->n_ops; i++) {
         if (p->ops[i].kind != LF_OP_EXPERT_GEMM) continue;
@@ -96,12 +96,13 @@ static void reserve_states(struct lf_workspace_states *out, uint64_t *at, const 
 
 /* Places the values of all programs from `begin` on; returns where the longest ends. */
 static uint64_t place_values(struct lf_programs *programs, const struct lf_step_limits *limits,
-                             const struct lf_device_info *info, uint64_t begin)
+                             const struct lf_split *split, const struct lf_device_info *info, uint64_t begin)
 {
     struct lf_place_limits sizes = {.rows = {[LF_ROWS_TOKENS] = (uint64_t)limits->chunk,
                                              [LF_ROWS_OUT] = (uint64_t)limits->max_out,
                                              [LF_ROWS_FEW] = LF_FUSED_NORM_TOKENS,
-                                             [LF_ROWS_ONE] = 1},
+                                             [LF_ROWS_ONE] = 1,
+                                             [LF_ROWS_OWN] = (uint64_t)lf_split_most_rows(limits->chunk, split)},
                                     .act_bytes = lf_dtype_bytes(info->act_dtype)};
     bool is_placed = programs->placed_end > 0 && programs->placed_begin == begin &&
                      memcmp(&programs->placed_for, &sizes, sizeof(sizes)) == 0;
@@ -126,7 +127,7 @@ void lf_workspace_layout(struct lf_workspace *out, struct lf_programs *programs,
     w.logits_idx = reserve(&at, max_out * sizeof(int32_t));
     if (kinds->layout.states.n_layers > 0 && !info->is_host) reserve_states(&w.states, &at, limits);
     w.values = at;
-    at = place_values(programs, limits, info, at);
+    at = place_values(programs, limits, &hp->split, info, at);
     w.scratch = reserve(&at, scratch_bytes(programs, kinds, hp, limits, ops));
     w.act_bytes = at;
 

@@ -17,6 +17,7 @@ struct lf_step_limits {
     int chunk; /* tokens */
     int max_seqs;
     int max_out; /* rows of logits */
+    int n_cp;    /* ranks that divide contexts: a block of a table stands for lf_kv_block_tokens of them; 0: 1 */
     enum lf_dtype kv_dtype;
 };
 

@@ -51,6 +51,28 @@ static enum lf_status check_sinks(const struct check *c, const struct lf_op *op)
     return x % n == 0 ? LF_OK : wrong(c, "what its sinks leave of its width", x % n, 0);
 }
 
+/* A float for each head, of the same rows. */
+static enum lf_status check_lse(const struct check *c, int lse, int x)
+{
+    const struct lf_value *values = c->p->values;
+    if (lse < 0 || lse >= c->p->n_values) return wrong(c, "its lse", lse, 0);
+    if (!values[lse].is_float || values[lse].rows != values[x].rows)
+        return wrong(c, "an lse of float for each row", 0, 1);
+    bool fits = values[lse].width > 0 && values[x].width % values[lse].width == 0;
+    return fits ? LF_OK : wrong(c, "the width of its lse", values[lse].width, 1);
+}
+
+/* Between rows of all tokens and a rank's own: the same otherwise. */
+static enum lf_status check_rows(const struct check *c, const struct lf_op *op)
+{
+    const struct lf_value *x = &c->p->values[op->in[LF_OP_X]], *y = &c->p->values[op->out[LF_OP_Y]];
+    bool gathers = op->kind == LF_OP_GATHER_ROWS;
+    enum lf_rows from = gathers ? LF_ROWS_OWN : LF_ROWS_TOKENS, to = gathers ? LF_ROWS_TOKENS : LF_ROWS_OWN;
+    if (x->rows != from || y->rows != to) return wrong(c, "its kinds of rows", x->rows, from);
+    if (x->is_float != y->is_float || x->is_int != y->is_int) return wrong(c, "an output of its input's type", 0, 1);
+    return x->width == y->width ? LF_OK : wrong(c, "the width of its output", y->width, x->width);
+}
+
 /* What is added to y. */
 static enum lf_status check_residual(const struct check *c, const struct lf_op *op)
 {
@@ -274,6 +296,7 @@ static enum lf_status check_op(const struct check *c, const struct lf_op *op)
         return check_gate_mul(c, op);
     case LF_OP_ATTENTION:
         LF_TRY(check_sinks(c, op));
+        if (op->out[LF_OP_Y_LSE] != LF_NONE) LF_TRY(check_lse(c, op->out[LF_OP_Y_LSE], op->out[LF_OP_Y]));
         return x == y ? LF_OK : wrong(c, "the width of its output", y, x);
     case LF_OP_ROPE_APPEND:
         return check_rope_append(c, op, op->in[LF_OP_X], op->out[LF_OP_Y]);
@@ -296,6 +319,13 @@ static enum lf_status check_op(const struct check *c, const struct lf_op *op)
     case LF_OP_ALL_GATHER:
         LF_TRY(check_type(c, op->in[LF_OP_X], c->p->values[op->out[LF_OP_Y]].is_float, "an input of float"));
         return x < y ? LF_OK : wrong(c, "the width of its input", x, y - 1);
+    case LF_OP_GATHER_ROWS:
+    case LF_OP_SLICE_ROWS:
+        return check_rows(c, op);
+    case LF_OP_LSE_COMBINE:
+        LF_TRY(check_input(c, op->in[LF_OP_LSE]));
+        LF_TRY(check_lse(c, op->in[LF_OP_LSE], op->in[LF_OP_X]));
+        return x == y ? LF_OK : wrong(c, "the width of its output", y, x);
     case LF_OP_SOFTCAP:
         if (op->in[LF_OP_X] != op->out[LF_OP_Y]) return wrong(c, "its output", op->out[LF_OP_Y], op->in[LF_OP_X]);
         return c->p->values[op->in[LF_OP_X]].is_float ? LF_OK : wrong(c, "an input of float", 0, 1);

@@ -9,7 +9,8 @@ int lf_cost_rows(const struct lf_cost_step *step, const struct lf_value *value)
     const int rows[LF_ROWS_N] = {[LF_ROWS_TOKENS] = step->n_tokens,
                                  [LF_ROWS_OUT] = step->n_out,
                                  [LF_ROWS_FEW] = LF_FUSED_NORM_TOKENS,
-                                 [LF_ROWS_ONE] = 1};
+                                 [LF_ROWS_ONE] = 1,
+                                 [LF_ROWS_OWN] = step->n_own ? step->n_own : step->n_tokens};
     return (int)lf_value_rows(value, (uint64_t)rows[value->rows]);
 }
 
@@ -23,6 +24,12 @@ static double value_bytes(const struct lf_program *p, const struct lf_cost_step 
     if (value == LF_NONE) return 0;
     const struct lf_value *v = &p->values[value];
     return (double)lf_cost_rows(step, v) * v->width * (double)lf_value_elem_bytes(v, step->act_bytes);
+}
+
+/* A rank has so much of the keys and values of each sequence. */
+static double kv_share(const struct lf_cost_step *step)
+{
+    return 1.0 / LF_MAX(step->n_cp, 1);
 }
 
 /* Keys that the last n_rows of kv_len tokens see, each up to itself and at most `window` of them. */
@@ -45,15 +52,18 @@ static struct lf_op_cost attention_cost(const struct lf_program *p, const struct
                                         const struct lf_cost_step *step)
 {
     double rows = lf_cost_rows(step, &p->values[op->out[LF_OP_Y]]), kv_len = step->kv_len;
-    return (struct lf_op_cost){.flops = 4 * p->values[op->out[LF_OP_Y]].width * sum_keys(rows, kv_len, op->window),
-                               .bytes = keys_read(rows, kv_len, op->window) * (double)step->kv_layer_bytes};
+    double n_keys = kv_share(step) * sum_keys(rows, kv_len, op->window);
+    return (struct lf_op_cost){.flops = 4 * p->values[op->out[LF_OP_Y]].width * n_keys,
+                               .bytes =
+                                   kv_share(step) * keys_read(rows, kv_len, op->window) * (double)step->kv_layer_bytes};
 }
 
 static double elementwise_flops(const struct lf_program *p, const struct lf_op *op, const struct lf_cost_step *step)
 {
     static const double of_element[LF_OP_KINDS_N] = {
-        [LF_OP_RMSNORM] = 4, [LF_OP_GATE_MUL] = 5,   [LF_OP_ROPE_APPEND] = 6,  [LF_OP_ROPE] = 6,
-        [LF_OP_SOFTCAP] = 4, [LF_OP_GATED_NORM] = 9, [LF_OP_GATE_SIGMOID] = 4, [LF_OP_ALL_REDUCE] = 1};
+        [LF_OP_RMSNORM] = 4,      [LF_OP_GATE_MUL] = 5,   [LF_OP_ROPE_APPEND] = 6,
+        [LF_OP_ROPE] = 6,         [LF_OP_SOFTCAP] = 4,    [LF_OP_GATED_NORM] = 9,
+        [LF_OP_GATE_SIGMOID] = 4, [LF_OP_ALL_REDUCE] = 1, [LF_OP_LSE_COMBINE] = 2};
     const struct lf_value *y = &p->values[op->out[LF_OP_Y]];
     return of_element[op->kind] * lf_cost_rows(step, y) * y->width;
 }
@@ -86,7 +96,7 @@ static double state_bytes(const struct lf_op *op, const struct lf_cost_step *ste
 /* Of an input. A pick reads the rows that it picks, some ops some channels of what is wider. */
 static double input_bytes(const struct lf_program *p, const struct lf_op *op, const struct lf_cost_step *step, int i)
 {
-    bool is_part = (op->kind == LF_OP_PICK || op->kind == LF_OP_CONV) && i == LF_OP_X;
+    bool is_part = (op->kind == LF_OP_PICK || op->kind == LF_OP_CONV || op->kind == LF_OP_SLICE_ROWS) && i == LF_OP_X;
     is_part |= op->kind == LF_OP_GATED_NORM && i == LF_OP_GATE;
     return value_bytes(p, step, is_part ? op->out[LF_OP_Y] : op->in[i]);
 }
@@ -123,6 +133,6 @@ struct lf_op_cost lf_pass_cost(const struct lf_program *p, const struct lf_op *o
         cost.bytes += rows_read(p, op, slot, rows) * n_in * elem_bytes;
     }
     if (op->kind == LF_OP_ROPE_APPEND || op->kind == LF_OP_GEMM_ROPE_APPEND)
-        cost.bytes += rows * (double)step->kv_layer_bytes;
+        cost.bytes += kv_share(step) * rows * (double)step->kv_layer_bytes;
     return cost;
 }

@@ -31,6 +31,11 @@ LF_MUST_CHECK enum lf_status lf_pass_rows(struct lf_program *program, enum lf_wa
 LF_MUST_CHECK enum lf_status lf_pass_shard(struct lf_program *program, const struct lf_split *split,
                                            const char *architecture, struct lf_err *err);
 
+/* context.c: makes a program that rows.c has made that of one rank of several that divide contexts; split->n_cp > 1.
+ * n_heads: query heads of each layer that the rank has. LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_pass_context(struct lf_program *program, const struct lf_split *split, int n_heads,
+                                             struct lf_err *err);
+
 /* What a backend can fuse beside what all can. */
 struct lf_fuse_opts {
     bool norms; /* RMSNorms into GEMMs (fused_norm_tokens) */
@@ -53,6 +58,8 @@ uint64_t lf_pass_place(struct lf_program *program, const struct lf_place_limits 
 /* A step, as far as what it costs goes: the last n_tokens of the kv_len tokens of one sequence are new. */
 struct lf_cost_step {
     int n_tokens, n_out, kv_len;
+    int n_own;               /* of n_tokens; where contexts are not divided all, which 0 says too */
+    int n_cp;                /* ranks that divide them; 0: 1 */
     uint64_t kv_layer_bytes; /* K and V of one token in the op's layer */
     uint64_t act_bytes;      /* of an element of act_dtype */
 };

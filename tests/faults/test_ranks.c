@@ -126,7 +126,7 @@ static void start_all(struct rank *ranks, int n, const struct temp_dir *dir, str
                                           .max_seqs = 1,
                                           .max_out = 1,
                                           .kv_dtype = LF_F32,
-                                          .split = {i, n}},
+                                          .split = {.rank = i, .n_ranks = n}},
                                  .group = group,
                                  .n_ready = n_ready};
         assert_int_equal(lf_comm_create(&ranks[i].opts.comm, group, i, NULL), LF_OK);

@@ -38,6 +38,7 @@ static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_o
     LF_TRY(lf_plan_make(&rig->plan, &rig->hp, weights.bytes, lf_device_ops(rig->dev), info, &plan_opts, err));
     LF_TRY(lf_model_open(&rig->model, rig->dev, &rig->hp, &model_opts, err));
     struct lf_kv_cache_opts kv_opts = {.dtype = kv_dtype,
+                                       .stripe = {.idx = o->split.cp_rank, .n = o->split.n_cp},
                                        .n_blocks = rig->plan.n_blocks,
                                        .n_slots = rig->plan.n_slots,
                                        .layout = lf_model_kv_layout(rig->model),

@@ -47,7 +47,7 @@ static void check_matrix(const struct model *all, const struct model *rank, int 
 static void check_rank(const struct model *all, const char *dir, int r, bool expands)
 {
     struct model rank;
-    const struct lf_split split = {r, N_RANKS};
+    const struct lf_split split = {.rank = r, .n_ranks = N_RANKS};
     open_model(&rank, dir, &split, expands);
     for (int i = 0; i < all->programs.recorded.n_slots; i++) {
         const struct lf_slot *slot = &all->programs.recorded.slots[i];

@@ -6,7 +6,7 @@
 
 enum { CHUNK = 300, MAX_SEQS = 3, MAX_OUT = 5, CTX = 1000, STRIDE = 20, GROUPS_N = 2 };
 
-static const struct lf_step_limits limits = {.ctx = CTX, .chunk = CHUNK, .max_seqs = MAX_SEQS, .max_out = MAX_OUT};
+static struct lf_step_limits limits = {.ctx = CTX, .chunk = CHUNK, .max_seqs = MAX_SEQS, .max_out = MAX_OUT};
 
 struct step {
     int32_t ids[CHUNK], logits_idx[MAX_OUT], tables[MAX_SEQS][GROUPS_N * STRIDE];
@@ -38,7 +38,7 @@ static void make_step(struct step *s, int n_seqs, const int *n_tokens, const int
 
 static void check_seq(const struct lf_kv_seq *got, const struct lf_kv_seq *said, int n_groups)
 {
-    int n_blocks = (said->kv_len + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS;
+    int n_tokens = lf_kv_block_tokens(limits.n_cp), n_blocks = (said->kv_len + n_tokens - 1) / n_tokens;
     assert_int_equal(got->first_token, said->first_token);
     assert_int_equal(got->n_tokens, said->n_tokens);
     assert_int_equal(got->kv_len, said->kv_len);
@@ -60,7 +60,7 @@ static size_t pass_on(const struct step *s, const struct lf_kv_layout *layout)
     words[most] = GUARD;
     size_t n = lf_batch_pack(words, &s->batch, &limits, layout);
     assert_true(n <= most && words[most] == GUARD);
-    lf_batch_unpack(&got, seqs, MAX_SEQS, words, n, layout);
+    lf_batch_unpack(&got, seqs, words, n, &limits, layout);
     assert_int_equal(got.n_tokens, s->batch.n_tokens);
     assert_int_equal(got.n_seqs, s->batch.n_seqs);
     assert_int_equal(got.n_out, s->batch.n_out);
@@ -86,6 +86,24 @@ static void what_arrives_is_what_was_said(void **state)
     pass_on(&s, &two);
     make_step(&s, 1, (int[]){100}, (int[]){900}, 0); /* nobody's logits */
     pass_on(&s, &two);
+}
+
+/* Tables are shorter where contexts are divided. */
+static void blocks_of_divided_contexts_stand_for_more_tokens(void **state)
+{
+    (void)state;
+    struct step s;
+    size_t n[4];
+    const struct lf_kv_layout two = {.n_groups = GROUPS_N};
+    make_step(&s, MAX_SEQS, (int[]){CHUNK - 2, 1, 1}, (int[]){CTX, CTX, CTX}, MAX_OUT);
+    for (limits.n_cp = 0; limits.n_cp < 4; limits.n_cp++) {
+        n[limits.n_cp] = pass_on(&s, &two);
+        assert_int_equal(n[limits.n_cp], lf_batch_message_words(&limits, &two));
+    }
+    limits.n_cp = 0;
+    assert_int_equal(n[1], n[0]);
+    assert_int_equal(n[0] - n[2], MAX_SEQS * GROUPS_N * (16 - 8)); /* blocks of 1000 tokens */
+    assert_int_equal(n[0] - n[3], MAX_SEQS * GROUPS_N * (16 - 6));
 }
 
 static void states_go_along(void **state)
@@ -116,6 +134,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_arrives_is_what_was_said),
         cmocka_unit_test(states_go_along),
+        cmocka_unit_test(blocks_of_divided_contexts_stand_for_more_tokens),
         cmocka_unit_test(the_longest_has_as_many_words_as_are_reserved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,7 +61,7 @@ static struct lf_program program_of(struct lf_hparams *hp, int rank, int n_ranks
 {
     struct lf_program p;
     struct lf_err err;
-    hp->split = (struct lf_split){rank, n_ranks};
+    hp->split = (struct lf_split){.rank = rank, .n_ranks = n_ranks};
     if (lf_program_record(&p, hp, &err) != LF_OK) fail_msg("%s", err.message);
     return p;
 }
@@ -258,7 +258,7 @@ static void expect_refusal(struct lf_hparams *hp, int n_ranks, enum lf_status st
 {
     struct lf_program p;
     struct lf_err err = {0};
-    hp->split = (struct lf_split){0, n_ranks};
+    hp->split = (struct lf_split){.n_ranks = n_ranks};
     assert_int_equal(lf_program_record(&p, hp, &err), status);
     if (!strstr(err.message, words)) fail_msg("\"%s\" does not say \"%s\"", err.message, words);
 }
