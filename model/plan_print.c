@@ -136,6 +136,9 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
                             : "of each of %d GPUs, as what follows is",
                  p->n_ranks);
         row(out, p->is_host ? "shared by ranks" : "open to other ranks", p->comm_bytes, note);
+        if (p->n_cp > 1)
+            lf_buf_printf(out, "  %-22s %12d  parts; of each block of %d tokens a rank has %d\n", "  a context in",
+                          p->n_cp, lf_kv_block_tokens(p->n_cp), (int)LF_KV_BLOCK_TOKENS);
     }
     lf_plan_name_weights(name, p);
     row(out, "weights", p->weight_bytes, name);
@@ -237,6 +240,7 @@ void lf_plan_print_json(const struct lf_plan *p, const struct lf_hparams *hp, st
         {"cache_memory_tokens", p->below_tokens},
         {"cache_memory_bytes", p->below_bytes},
         {"ranks", (uint64_t)p->n_ranks},
+        {"context_ranks", (uint64_t)p->n_cp},
         {"ranks_shared_bytes", p->comm_bytes},
         {"total_bytes", p->total_bytes},
         {"limit_bytes", p->limit_bytes},

@@ -21,6 +21,8 @@ const struct lf_option_hint lf_option_hints[] = {
     {"--max-num-seqs", "max-seqs", NULL},
     {"--max-num-batched-tokens", "chunk", NULL},
     {"--tensor-parallel-size -tp", "parallel", "as tp=N; on GPUs those from --device on"},
+    {"--decode-context-parallel-size -dcp --prefill-context-parallel-size -pcp", "parallel",
+     "as cp=N, of prompts and answers alike; on CPUs"},
     {"--pipeline-parallel-size -pp --data-parallel-size -dp", NULL, ONE_GPU},
     {"--dtype", NULL, TYPE},
     {"--kv-cache-dtype", "kv-dtype", NULL},

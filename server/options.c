@@ -388,14 +388,18 @@ static const struct lf_option rows[] = {
      .fallback = "",
      .arg = "SPLIT",
      .shown = "tp=1",
-     .help = "tp=N: the model is divided over N ranks, which compute each layer together (tensor parallel)",
+     .help = "tp=N: the model is divided over N ranks, which compute each layer together (tensor parallel); cp=N: each "
+             "context is (context parallel); tp=N,cp=M: both",
      .detail =
          "Ranks are threads of this process, each with its part of the weights, a cache of its own and its share "
          "of the threads; on a CPU all of them lie in the same memory, on GPUs each takes one: N from the one that "
          "--device names on, which must reach each other's memory (CUDA_VISIBLE_DEVICES says which there are, "
-         "and in which order). Query heads and MLPs must divide by N, KV heads may be fewer. Answers are the same "
+         "and in which order). With tp=N query heads and MLPs must divide by N, KV heads may be fewer. With cp=N each "
+         "rank has all weights, and of every context and of a prompt's computation one N-th: for contexts that are "
+         "longer than one rank's memory; on CPUs alone yet, and every model can be. With both there are N times M "
+         "ranks. Answers are the same "
          "whatever else is served, as far as they are with one rank, and may differ in their last bits between "
-         "one N and another. Which models can be divided is in docs/models.md; not yet with "
+         "one split and another. Which models can be divided is in docs/models.md; not yet with "
          "--cache-dir or --cache-memory.",
      .commands = MODELS,
      .group = LF_GROUP_DEVICE},

@@ -1,5 +1,6 @@
 #include "server/ranks.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,7 +12,6 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "server/commands.h"
-#include "server/config.h"
 
 struct rank {
     struct lf_ranks *all;
@@ -39,18 +39,37 @@ struct lf_ranks {
     struct rank of[LF_RANKS_N]; /* the first has a comm and nothing else */
 };
 
-enum lf_status lf_ranks_parse(int *n_ranks, const char *parallel, struct lf_err *err)
+/* The number of an axis that is named at *text, for the first time; *text goes on behind it. */
+static bool read_axis(const char **text, const char *axis, int *n)
 {
-    uint64_t n = 1;
-    *n_ranks = 1;
-    if (!parallel) return LF_OK;
-    bool is_split = strncmp(parallel, "tp=", 3) == 0 && lf_config_parse_size(parallel + 3, &n);
-    if (!is_split || n < 1 || n > LF_RANKS_N)
+    size_t n_axis = strlen(axis);
+    if (*n > 0 || strncmp(*text, axis, n_axis) != 0 || !isdigit((unsigned char)(*text)[n_axis])) return false;
+    char *end;
+    unsigned long value = strtoul(*text + n_axis, &end, 10);
+    if (value < 1 || value > LF_RANKS_N) return false;
+    *n = (int)value;
+    *text = end;
+    return true;
+}
+
+static bool read_split(struct lf_split *s, const char *text)
+{
+    while (read_axis(&text, "tp=", &s->n_ranks) || read_axis(&text, "cp=", &s->n_cp)) {
+        if (*text == 0) return lf_split_world(s) <= LF_RANKS_N;
+        if (*text++ != ',') return false;
+    }
+    return false;
+}
+
+enum lf_status lf_ranks_parse(struct lf_split *out, const char *parallel, struct lf_err *err)
+{
+    struct lf_split s = {.rank = 0};
+    if (parallel && !read_split(&s, parallel))
         return lf_fail(err, LF_INVALID,
-                       "--parallel: expected tp=N, N from 1 to %d ranks, got \"%.40s\" (how many requests run at once "
-                       "is --max-seqs)",
+                       "--parallel: expected tp=N, cp=M or tp=N,cp=M, from 1 to %d ranks together, got \"%.40s\" (how "
+                       "many requests run at once is --max-seqs)",
                        LF_RANKS_N, parallel);
-    *n_ranks = (int)n;
+    *out = (struct lf_split){.n_ranks = lf_split_n_ranks(&s), .n_cp = lf_split_n_cp(&s)};
     return LF_OK;
 }
 
@@ -75,7 +94,10 @@ static enum lf_status load(struct rank *r, struct lf_err *err)
     struct lf_device_opts device = o->device;
     device.name = name_device(name, o->device.name, r->idx);
     r->hp = *o->hp; /* its pointers are borrowed */
-    r->hp.split.rank = r->idx;
+    struct lf_split *split = &r->hp.split;
+    split->rank = r->idx % lf_split_n_ranks(split);
+    split->cp_rank = r->idx / lf_split_n_ranks(split);
+    kv.stripe = (struct lf_kv_stripe){.idx = split->cp_rank, .n = split->n_cp};
     model.comm = r->comm;
     model.progress = NULL;
     model.program = NULL; /* its identity is nobody's: blocks are found by rank 0 */
@@ -181,7 +203,7 @@ enum lf_status lf_ranks_start(struct lf_ranks **out, const struct lf_ranks_opts 
     struct lf_ranks *ranks = calloc(1, sizeof(*ranks));
     if (!ranks) return lf_fail(err, LF_NO_MEMORY, "no memory for ranks");
     ranks->opts = *opts;
-    ranks->n = lf_split_n_ranks(&opts->hp->split);
+    ranks->n = lf_split_world(&opts->hp->split);
     (void)pthread_mutex_init(&ranks->lock, NULL);
     (void)pthread_cond_init(&ranks->changed, NULL);
     enum lf_status status = start_all(ranks, err);

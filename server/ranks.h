@@ -20,14 +20,14 @@
  * have not failed, or were still loading, take to give back what they have. */
 enum { LF_RANKS_TIMEOUT_MS = 5 * 1000, LF_RANKS_GRACE_S = 3, LF_RANKS_STOP_S = 30 };
 
-/* How many "tp=N" says; "" is one. LF_INVALID. */
-LF_MUST_CHECK enum lf_status lf_ranks_parse(int *n_ranks, const char *parallel, struct lf_err *err);
+/* What "tp=N", "cp=N" or both with a comma between say, as rank 0 sees it; NULL is one rank. LF_INVALID. */
+LF_MUST_CHECK enum lf_status lf_ranks_parse(struct lf_split *out, const char *parallel, struct lf_err *err);
 
 struct lf_ranks_opts {
     struct lf_device_opts device; /* of each */
-    const struct lf_hparams *hp;  /* its split has the number of ranks. Borrowed, as what the others point to */
+    const struct lf_hparams *hp;  /* its split has the numbers of ranks. Borrowed, as what the others point to */
     struct lf_model_opts model;   /* comm is set here, progress is not called */
-    struct lf_kv_cache_opts kv;   /* layout is set here */
+    struct lf_kv_cache_opts kv;   /* layout and stripe are set here */
 };
 
 struct lf_ranks;

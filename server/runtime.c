@@ -224,9 +224,8 @@ static enum lf_status check_speculation(const struct lf_runtime *rt, struct lf_e
 static enum lf_status read_ranks(struct lf_runtime *rt, struct lf_err *err)
 {
     const struct lf_config *c = rt->config;
-    int n_ranks;
-    LF_TRY(lf_ranks_parse(&n_ranks, c->parallel, err));
-    rt->hp.split.n_ranks = rt->dev_opts.n_ranks = n_ranks;
+    LF_TRY(lf_ranks_parse(&rt->hp.split, c->parallel, err));
+    int n_ranks = rt->dev_opts.n_ranks = lf_split_world(&rt->hp.split);
     if (n_ranks > 1 && c->cache_dir)
         return lf_fail(err, LF_UNSUPPORTED,
                        "--cache-dir is not implemented for several ranks yet: expected one of it and --parallel");
@@ -540,14 +539,16 @@ static void backend_run_tasks(void *ctx, int n_tasks, lf_engine_task_fn *fn, voi
 
 static struct lf_kv_cache_opts kv_opts(const struct lf_runtime *rt)
 {
-    return (struct lf_kv_cache_opts){
-        .dtype = rt->plan.kv_dtype, .n_blocks = rt->plan.n_blocks, .n_slots = rt->plan.n_slots};
+    return (struct lf_kv_cache_opts){.dtype = rt->plan.kv_dtype,
+                                     .n_blocks = rt->plan.n_blocks,
+                                     .n_slots = rt->plan.n_slots,
+                                     .stripe = {.n = rt->hp.split.n_cp}};
 }
 
 /* The other ranks, which load while this one does. */
 static enum lf_status start_ranks(struct lf_runtime *rt, struct lf_model_opts *model_opts, struct lf_err *err)
 {
-    if (lf_split_n_ranks(&rt->hp.split) == 1) return LF_OK;
+    if (lf_split_world(&rt->hp.split) == 1) return LF_OK;
     struct lf_ranks_opts opts = {.device = rt->dev_opts, .hp = &rt->hp, .model = *model_opts, .kv = kv_opts(rt)};
     if (strcmp(opts.device.name, "auto") == 0) opts.device.name = lf_device_info(rt->dev)->kind;
     LF_TRY(lf_ranks_start(&rt->ranks, &opts, err));

@@ -190,7 +190,8 @@ static struct lf_memory_shares memory_shares(const struct lf_plan *p)
                                      .workspace = n_ranks * p->workspace_bytes,
                                      .kv = n_ranks * (p->kv_bytes + p->state_bytes),
                                      .host = p->comm_bytes + p->host_bytes + p->text_bytes + p->disk_index_bytes,
-                                     .n_ranks = p->n_ranks};
+                                     .n_ranks = p->n_ranks,
+                                     .n_cp = p->n_cp};
 }
 
 static enum lf_status start_http(struct server *s, struct lf_err *err)
@@ -393,10 +394,13 @@ static void print_plan(const struct server *s)
     lf_buf_deinit(&page);
 }
 
-static void print_ranks(const struct lf_plan *p, char out[32])
+static void print_ranks(const struct lf_plan *p, char out[64])
 {
     out[0] = 0;
-    if (p->n_ranks > 1) snprintf(out, 32, "%d ranks of ", p->n_ranks);
+    if (p->n_cp > 1)
+        snprintf(out, 64, "%d ranks (tp=%d,cp=%d) of ", p->n_ranks, p->n_ranks / p->n_cp, p->n_cp);
+    else if (p->n_ranks > 1)
+        snprintf(out, 64, "%d ranks of ", p->n_ranks);
 }
 
 /* Fewer requests run than do by default. */
@@ -411,7 +415,7 @@ static void print_lowered(const struct lf_plan *p, char out[128])
 static void print_ready(const struct server *s)
 {
     const struct lf_plan *p = &s->rt.plan;
-    char lowered[128], ranks[32];
+    char lowered[128], ranks[64];
     struct lf_buf sampling;
     print_lowered(p, lowered);
     print_ranks(p, ranks);

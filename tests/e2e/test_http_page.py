@@ -84,7 +84,7 @@ class Page(harness.Case):
 
     def test_what_it_shows_of_the_memory_is_there(self):
         plan = self.server.get("/v1/capacity").json["plan"]
-        self.assertEqual(set(plan), {"weights_bytes", "workspace_bytes", "kv_bytes", "host_bytes", "ranks"})
+        self.assertEqual(set(plan), {"weights_bytes", "workspace_bytes", "kv_bytes", "host_bytes", "ranks", "context_ranks"})
 
 
 class Loading(harness.Case):

@@ -280,7 +280,7 @@ struct http_numbers {
     const struct lf_conn_metrics *conns;
     struct lf_text_memory_state text;
     int n_connections, n_open, n_suspended, n_in_flight;
-    int n_documents, n_ranks;
+    int n_documents, n_ranks, n_cp;
     uint64_t document_bytes;
     struct lf_counter documents_broken;
 };
@@ -306,6 +306,7 @@ static void write_http(struct page *p, const struct http_numbers *n)
     gauge(p, "text_memory_used_bytes", (double)n->text.used_bytes, "Of it, in use.");
     gauge(p, "text_memory_peak_bytes", (double)n->text.peak_bytes, "Of it, the most that was ever in use.");
     gauge(p, "ranks", n->n_ranks, "Ranks that compute the model together (`--parallel`).");
+    gauge(p, "context_ranks", n->n_cp, "Ranks that a context is divided over: N of `--parallel cp=N`.");
     gauge(p, "documents", n->n_documents, "Documents with names.");
     gauge(p, "document_bytes", (double)n->document_bytes, "Bytes of their texts.");
     counter(p, "document_files_broken_total", &n->documents_broken,
@@ -385,6 +386,7 @@ void lf_handle_metrics(struct lf_exchange *x)
     struct http_numbers http = {.metrics = &s->metrics,
                                 .conns = &s->conns.metrics,
                                 .n_ranks = LF_MAX(s->opts.memory.n_ranks, 1),
+                                .n_cp = LF_MAX(s->opts.memory.n_cp, 1),
                                 .n_connections = lf_conns_n_open(&s->conns),
                                 .n_in_flight = atomic_load(&s->n_in_flight)};
     lf_engine_snapshot(s->engine, &engine);

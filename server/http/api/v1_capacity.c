@@ -44,9 +44,9 @@ static void write_plan(struct lf_buf *out, const struct lf_memory_shares *m)
 {
     lf_buf_printf(out,
                   ",\"plan\":{\"weights_bytes\":%llu,\"workspace_bytes\":%llu,\"kv_bytes\":%llu,"
-                  "\"host_bytes\":%llu,\"ranks\":%d}",
+                  "\"host_bytes\":%llu,\"ranks\":%d,\"context_ranks\":%d}",
                   (unsigned long long)m->weights, (unsigned long long)m->workspace, (unsigned long long)m->kv,
-                  (unsigned long long)m->host, LF_MAX(m->n_ranks, 1));
+                  (unsigned long long)m->host, LF_MAX(m->n_ranks, 1), LF_MAX(m->n_cp, 1));
 }
 
 void lf_handle_capacity(struct lf_exchange *x)

@@ -21,6 +21,7 @@ enum lf_keep_alive { LF_KEEP_ALIVE_COMMENT, LF_KEEP_ALIVE_CHUNK, LF_KEEP_ALIVE_O
 struct lf_memory_shares {
     uint64_t weights, workspace, kv, host; /* kv: with states; host: the process, texts, tables; 0 on a GPU */
     int n_ranks;                           /* whose shares these are together; each has as much as any other */
+    int n_cp;                              /* parts that contexts are divided into, of those */
 };
 
 /* Strings and arrays are borrowed until destroy. */
