@@ -53,6 +53,14 @@ static const struct {
               {"gemma3-f32", false, 4},
               {"gemma3-bf16", true, 4}};
 
+/* What has no rule for layers that are divided: contexts divide it. */
+static const struct {
+    const char *name;
+    bool bf16;
+} whole_layers[] = {{"olmo2-f32", false},         {"olmo2-yarn-bf16", true},     {"olmo3-f32", false},
+                    {"gemma4-f32", false},        {"gemma4-shared-f32", false},  {"gemma4-global-bf16", true},
+                    {"gemma4-inputs-f32", false}, {"gemma4-experts-bf16", true}, {"qwen2-windows-bf16", true}};
+
 /* Matrices that are coded in the files, or become so. */
 static const struct {
     const char *name;
@@ -109,15 +117,19 @@ static void compute(struct model_rig *rig, int rank, void *ctx)
     free(again);
 }
 
-/* All ranks' logits, which are the same: the caller's. */
-static float *logits_of(const char *dir, const struct expected *e, enum lf_code quantize, int n_ranks, enum lf_isa *isa)
+/* All ranks' logits, which are the same: the caller's. split: of the first rank. */
+static float *logits_of(const char *dir, const struct expected *e, enum lf_code quantize, struct lf_split split,
+                        enum lf_isa *isa)
 {
     struct run run = {.e = e};
     size_t n = (size_t)e->n_ids * (size_t)e->n_vocab;
+    int n_ranks = lf_split_world(&split);
     struct model_rig_opts opts = opts_of(dir, n_ranks);
     opts.quantize = quantize;
+    opts.split = split;
+    opts.kv_tokens *= lf_split_n_cp(&split);
     for (int r = 0; r < n_ranks; r++) run.of_rank[r] = calloc(n, sizeof(float));
-    rank_rigs_run(&opts, n_ranks, compute, &run);
+    rank_rigs_run(&opts, split.n_ranks, compute, &run);
     for (int r = 1; r < n_ranks; r++) {
         assert_memory_equal(run.of_rank[r], run.of_rank[0], n * sizeof(float));
         free(run.of_rank[r]);
@@ -141,20 +153,45 @@ static void read_model(char dir[256], struct expected *e, const char *name)
     read_expected(e, dir);
 }
 
+static void check_split(const char *name, bool bf16, struct lf_split split)
+{
+    struct expected e;
+    enum lf_isa isa;
+    char dir[256];
+    read_model(dir, &e, name);
+    float *logits = logits_of(dir, &e, LF_CODE_NONE, split, &isa);
+    check_logits(name, &e, logits, bf16 && isa >= LF_ISA_AVX512_BF16);
+    free(logits);
+    lf_buf_deinit(&e.bytes);
+}
+
 static void splits_give_the_logits_of_transformers_in_any_company(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < LF_N_ELEMS(models); i++) {
-        struct expected e;
-        enum lf_isa isa;
-        char dir[256];
-        read_model(dir, &e, models[i].name);
-        for (int n = 2; n <= models[i].most_ranks; n *= 2) {
-            float *logits = logits_of(dir, &e, LF_CODE_NONE, n, &isa);
-            check_logits(models[i].name, &e, logits, models[i].bf16 && isa >= LF_ISA_AVX512_BF16);
-            free(logits);
-        }
-        lf_buf_deinit(&e.bytes);
+    for (size_t i = 0; i < LF_N_ELEMS(models); i++)
+        for (int n = 2; n <= models[i].most_ranks; n *= 2)
+            check_split(models[i].name, models[i].bf16, (struct lf_split){.n_ranks = n});
+}
+
+/* Steps of fewer than 16 tokens are computed by both ranks, larger ones divided; sequences are longer than a stripe,
+ * and some windows shorter. */
+static void contexts_over_ranks_give_the_logits_of_transformers_in_any_company(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LF_N_ELEMS(models); i++)
+        check_split(models[i].name, models[i].bf16, (struct lf_split){.n_ranks = 1, .n_cp = 2});
+    for (size_t i = 0; i < LF_N_ELEMS(whole_layers); i++)
+        check_split(whole_layers[i].name, whole_layers[i].bf16, (struct lf_split){.n_ranks = 1, .n_cp = 2});
+}
+
+static void contexts_and_layers_are_divided_at_once(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"llama3-f32", "gpt-oss-f32", "qwen3.5-moe-f32", "gemma3-f32",
+                                        "mixtral-window-f32"};
+    for (size_t i = 0; i < LF_N_ELEMS(names); i++) {
+        check_split(names[i], false, (struct lf_split){.n_ranks = 2, .n_cp = 2});
+        check_split(names[i], false, (struct lf_split){.n_ranks = 1, .n_cp = 3 + (int)i % 2});
     }
 }
 
@@ -167,12 +204,15 @@ static void splits_of_coded_weights_give_the_logits_of_one_rank_in_any_company(v
         enum lf_isa isa;
         char dir[256];
         read_model(dir, &e, coded[i].name);
-        float *one = logits_of(dir, &e, coded[i].quantize, 1, &isa);
-        float *two = logits_of(dir, &e, coded[i].quantize, 2, &isa);
+        float *one = logits_of(dir, &e, coded[i].quantize, (struct lf_split){.n_ranks = 1}, &isa);
+        float *two = logits_of(dir, &e, coded[i].quantize, (struct lf_split){.n_ranks = 2}, &isa);
+        float *context = logits_of(dir, &e, coded[i].quantize, (struct lf_split){.n_ranks = 1, .n_cp = 2}, &isa);
         e.logits = one;
         check_logits(coded[i].name, &e, two, true);
+        check_logits(coded[i].name, &e, context, true);
         free(one);
         free(two);
+        free(context);
         lf_buf_deinit(&e.bytes);
     }
 }
@@ -181,6 +221,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(splits_give_the_logits_of_transformers_in_any_company),
+        cmocka_unit_test(contexts_over_ranks_give_the_logits_of_transformers_in_any_company),
+        cmocka_unit_test(contexts_and_layers_are_divided_at_once),
         cmocka_unit_test(splits_of_coded_weights_give_the_logits_of_one_rank_in_any_company),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
