@@ -64,7 +64,8 @@ struct turns {
 
 struct lf_comm_shared {
     struct turns along[LF_COMM_AXES_N];
-    struct channel channels[]; /* [n_ranks, n_ranks], from, to */
+    _Atomic int awaited[LF_RANKS_N]; /* whom a rank has waited for longer than a tick, from 1 on; 0: nobody */
+    struct channel channels[];       /* [n_ranks, n_ranks], from, to */
 };
 
 /* ---- a group's life ---- */
@@ -193,6 +194,17 @@ static int in_group(const struct lf_comm *c, int rank)
     return c->first + rank * c->stride;
 }
 
+/* Who stands still, where `other` does not come: it may wait itself, in its own row or column. */
+static int find_lost(struct lf_comm_group *g, int other)
+{
+    int next = atomic_load(&g->shared->awaited[other]);
+    for (int i = 0; i < g->n_ranks && next > 0; i++) {
+        other = next - 1;
+        next = atomic_load(&g->shared->awaited[other]);
+    }
+    return other;
+}
+
 /* Whether the count is reached; `other` is the rank that raises it. is_patient: for ever, else in time. A wait counts
  * ticks of its own rather than time: a process that is stopped, or a machine that sleeps, ages the others by one. */
 static bool wait_for(struct lf_comm *c, struct lf_count *count, uint32_t at_least, int other, const char *what,
@@ -201,14 +213,19 @@ static bool wait_for(struct lf_comm *c, struct lf_count *count, uint32_t at_leas
     struct lf_comm_group *g = c->group;
     int64_t tick_ns = g->timeout_ms * LF_NS_PER_MS / TICKS_N, spin_ns = g->spin_ns;
     enum lf_waited waited = LF_WAITED_TOO_LONG;
+    _Atomic int *awaited = &g->shared->awaited[in_group(c, c->rank)];
+    bool is_late = false;
     for (int n = 0; n < TICKS_N; n = is_busy(c) ? 0 : n + 1) {
         waited = lf_count_wait(count, at_least, spin_ns, is_patient ? 0 : lf_clock_ns() + tick_ns);
         if (waited != LF_WAITED_TOO_LONG) break;
         spin_ns = 0;
+        is_late = true;
+        atomic_store(awaited, in_group(c, other) + 1);
     }
     if (waited == LF_WAITED_TOO_LONG)
         return lf_comm_fail(c, "rank %d waited %d ms for rank %d, in %s", in_group(c, c->rank), g->timeout_ms,
-                            in_group(c, other), what);
+                            find_lost(g, in_group(c, other)), what);
+    if (is_late) atomic_store(awaited, 0);
     return waited == LF_WAITED_REACHED;
 }
 

@@ -654,8 +654,7 @@ static void a_rank_that_is_missed_in_its_column_ends_all(void **state)
     join(&ranks);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(ranks.of[i].status, LF_DEVICE);
-        assert_non_null(strstr(ranks.of[i].err.message, "waited 1000 ms for rank "));
-        assert_non_null(strstr(ranks.of[i].err.message, ", in a barrier"));
+        assert_non_null(strstr(ranks.of[i].err.message, " waited 1000 ms for rank 3, in a barrier"));
     }
     end(&ranks);
 }
