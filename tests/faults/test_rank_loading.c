@@ -48,13 +48,13 @@ void lf_program_print(char out[LF_PROGRAM_BYTES])
     (void)snprintf(out, LF_PROGRAM_BYTES, "test");
 }
 
-static enum lf_status load(int n_ranks, enum victim who, struct lf_err *err)
+static enum lf_status load(const char *split, enum victim who, struct lf_err *err)
 {
     char args[][16] = {"--model", "demo/model", "--ctx", "1024", "--device", "cpu", "--parallel", "tp=2"};
     char *argv[LF_N_ELEMS(args)], *env[] = {NULL};
     struct lf_config config = {0};
     for (size_t i = 0; i < LF_N_ELEMS(args); i++) argv[i] = args[i];
-    (void)snprintf(args[LF_N_ELEMS(args) - 1], sizeof(args[0]), "tp=%d", n_ranks);
+    (void)snprintf(args[LF_N_ELEMS(args) - 1], sizeof(args[0]), "%s", split);
     assert_int_equal(lf_config_read(&config, LF_COMMAND_RUN, (int)LF_N_ELEMS(argv), argv, env, err), LF_OK);
     if (lf_runtime_open(&rt, &config, true, err) != LF_OK || lf_runtime_plan(&rt, false, err) != LF_OK)
         fail_msg("%s", err->message);
@@ -74,18 +74,20 @@ static void a_rank_that_cannot_read_ends_the_loading_of_all_with_its_reason(void
 {
     (void)state;
     struct lf_err err = {0};
-    for (int n = 2; n <= 4; n += 2) {
-        assert_int_equal(load(n, NOBODY, &err), LF_OK);
+    static const char *const splits[] = {"tp=2", "tp=4", "cp=2", "tp=2,cp=2"};
+    for (size_t i = 0; i < LF_N_ELEMS(splits); i++) {
+        int n = i % 2 == 0 ? 2 : 4;
+        assert_int_equal(load(splits[i], NOBODY, &err), LF_OK);
         int whole_0 = n_by_0, whole_others = n_by_others;
         assert_true(whole_0 > 20 && whole_others > 20);
 
-        assert_int_equal(load(n, ANOTHER, &err), LF_IO);
+        assert_int_equal(load(splits[i], ANOTHER, &err), LF_IO);
         assert_true(strncmp(err.message, "rank ", 5) == 0);
         assert_in_range(err.message[5], '1', '0' + n - 1);
         assert_non_null(strstr(err.message, "Input/output error"));
         assert_true(n_by_0 < whole_0 / 2);
 
-        assert_int_equal(load(n, RANK_0, &err), LF_IO);
+        assert_int_equal(load(splits[i], RANK_0, &err), LF_IO);
         assert_null(strstr(err.message, "rank "));
         assert_int_equal(n_by_0, 1);
         assert_true(n_by_others < whole_others / 2);

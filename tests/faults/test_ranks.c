@@ -21,6 +21,7 @@ enum {
     TIMEOUT_MS = 1000,
     CTX = 128,
     CHUNK = 64,
+    SEVERAL = 16, /* tokens, of which two ranks of a context have half each */
     PATIENCE_MS = 9000,
     START_MS = 60 * 1000
 };
@@ -56,18 +57,21 @@ struct rank {
     _Atomic bool has_ended;
 };
 
-/* Decodes one token after the other until the group has failed. It is ready once the others have heard of it. */
+/* Decodes one token after the other, and now and then several at once, until the group has failed. It is ready once the
+ * others have heard of it. */
 static enum lf_status lead(struct model_rig *rig, _Atomic int *n_ready, struct lf_err *err)
 {
     static const int32_t blocks[] = {0, 1};
-    static const int32_t id = 3, last = 0;
+    static const int32_t ids[SEVERAL] = {3};
     struct lf_sampling greedy = {.top_p = 1, .repetition_penalty = 1};
     struct lf_sampled sampled;
     for (int n = 1;; n = n % CTX + 1) {
-        struct lf_kv_seq seq = {.blocks = blocks, .n_tokens = 1, .kv_len = n, .is_decode = n > 1};
+        int n_tokens = n % SEVERAL == 0 ? SEVERAL : 1, last = n_tokens - 1;
+        struct lf_kv_seq seq = {
+            .blocks = blocks, .n_tokens = n_tokens, .kv_len = n, .is_decode = n > 1 && n_tokens == 1};
         struct lf_batch_out out = {.sampling = &greedy};
         struct lf_batch batch = {
-            .ids = &id, .n_tokens = 1, .seqs = &seq, .n_seqs = 1, .logits_idx = &last, .outs = &out, .n_out = 1};
+            .ids = ids, .n_tokens = n_tokens, .seqs = &seq, .n_seqs = 1, .logits_idx = &last, .outs = &out, .n_out = 1};
         LF_TRY(lf_model_launch(rig->model, &rig->kv, &batch, err));
         LF_TRY(lf_model_wait(rig->model, &sampled, err));
         if (n_ready) atomic_fetch_add(n_ready, 1);
@@ -81,7 +85,7 @@ static void *rank_main(void *arg)
     struct model_rig rig;
     if (model_rig_open(&rig, &r->opts, &r->err) != LF_OK) fail_msg("%s", r->err.message);
     if (sigsetjmp(end_of_thread, 1) == 0) {
-        if (r->opts.split.rank == 0) {
+        if (lf_split_world_rank(&r->opts.split) == 0) {
             r->status = lead(&rig, r->n_ready, &r->err);
         } else {
             atomic_fetch_add(r->n_ready, 1);
@@ -113,22 +117,24 @@ static void wait_ready(_Atomic int *n_ready, int n)
     }
 }
 
-static void start_all(struct rank *ranks, int n, const struct temp_dir *dir, struct lf_comm_group *group,
-                      _Atomic int *n_ready)
+static void start_all(struct rank *ranks, const struct lf_split *split, const struct temp_dir *dir,
+                      struct lf_comm_group *group, _Atomic int *n_ready)
 {
+    int n = lf_split_world(split), n_ranks = split->n_ranks;
     for (int i = 0; i < n; i++) {
-        ranks[i] = (struct rank){.opts = {.dir = dir->path,
-                                          .load = LF_LOAD_DUMMY,
-                                          .max_isa = -1,
-                                          .n_threads = 1,
-                                          .ctx = CTX,
-                                          .chunk = CHUNK,
-                                          .max_seqs = 1,
-                                          .max_out = 1,
-                                          .kv_dtype = LF_F32,
-                                          .split = {.rank = i, .n_ranks = n}},
-                                 .group = group,
-                                 .n_ready = n_ready};
+        ranks[i] = (struct rank){
+            .opts = {.dir = dir->path,
+                     .load = LF_LOAD_DUMMY,
+                     .max_isa = -1,
+                     .n_threads = 1,
+                     .ctx = CTX,
+                     .chunk = CHUNK,
+                     .max_seqs = 1,
+                     .max_out = 1,
+                     .kv_dtype = LF_F32,
+                     .split = {.rank = i % n_ranks, .n_ranks = n_ranks, .cp_rank = i / n_ranks, .n_cp = split->n_cp}},
+            .group = group,
+            .n_ready = n_ready};
         assert_int_equal(lf_comm_create(&ranks[i].opts.comm, group, i, NULL), LF_OK);
     }
     /* rank 0 last: it does not wait for others to be ready */
@@ -149,7 +155,10 @@ static void hit(const struct rank *victim, int sig, int trial)
 
 static void lose_one(const struct temp_dir *dir, int trial, bool is_killed)
 {
-    int n = 2 + trial % (MOST_RANKS / 2) * 2, victim = trial / 2 % n;
+    static const struct lf_split splits[] = {
+        {.n_ranks = 2}, {.n_ranks = 4}, {.n_ranks = 1, .n_cp = 2}, {.n_ranks = 2, .n_cp = 2}};
+    const struct lf_split *split = &splits[trial % (int)LF_N_ELEMS(splits)];
+    int n = lf_split_world(split), victim = trial / (int)LF_N_ELEMS(splits) % n;
     struct rank ranks[MOST_RANKS];
     struct lf_comm_group *group;
     _Atomic int n_ready = 0;
@@ -157,7 +166,7 @@ static void lose_one(const struct temp_dir *dir, int trial, bool is_killed)
     atomic_store(&is_released, false);
     atomic_store(&n_stopped, 0);
     assert_int_equal(lf_comm_group_create(&group, n, TIMEOUT_MS, NULL), LF_OK);
-    start_all(ranks, n, dir, group, &n_ready);
+    start_all(ranks, split, dir, group, &n_ready);
     hit(&ranks[victim], is_killed ? SIGUSR2 : SIGUSR1, trial);
     int64_t begin = lf_clock_ns();
     while (!others_have_ended(ranks, n, victim)) {
