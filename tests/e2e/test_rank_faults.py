@@ -1,4 +1,4 @@
-"""--parallel tp=N where a rank stands still: the process ends in time, whatever it was doing, an idle server lives on, and what a
+"""--parallel where a rank stands still: the process ends in time, whatever it was doing, an idle server lives on, and what a
 server waits for at its end is nobody's fault. Some 60 s, which are mostly waits; not under a sanitizer, which has unit/faults/ranks."""
 import ctypes
 import http.client
@@ -11,7 +11,7 @@ import time
 import unittest
 
 import harness
-from test_ranks import SMALL, TEXT
+from test_ranks import SMALL, SPLITS, TEXT
 
 
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 17, 0x4206, 0x4207, 0x40000000
@@ -84,9 +84,9 @@ class Stopped:
     """A server whose thread stands still from now on, in the middle of an answer, or (is_idle) with nothing to do; sig: what
     it is sent behind that."""
 
-    def __init__(self, n_ranks, rank, thread, is_idle, sig=None):
-        self.rank, self.case = rank, f"{thread} of {n_ranks} ranks, {'idle' if is_idle else 'busy'}, {sig}"
-        self.process_args = ("--parallel", f"tp={n_ranks}", "--threads", str(n_ranks))
+    def __init__(self, split, rank, thread, is_idle, sig=None):
+        self.rank, self.case = rank, f"{thread} of {split}, {'idle' if is_idle else 'busy'}, {sig}"
+        self.process_args = ("--parallel", split, "--threads", str(SPLITS[split]))
         self.server = harness.Program(*SMALL, *self.process_args)
         self.process, self.client = self.server.process, None if is_idle else Client(self.server)
         assert is_idle or harness.wait_until(lambda: self.server.metric("generation_tokens_total") > 0), self.case
@@ -149,10 +149,12 @@ class Faults(unittest.TestCase):
         idle = harness.Program(*SMALL, "--parallel", "tp=2", "--threads", "2")
         self.addCleanup(lambda: idle.process.poll() is None and idle.process.kill())
         began = time.monotonic()
-        alone = self.stop(Stopped, 2, 1, "lf-rank1", True, TERM)  # nobody has missed it: the longest, so the first
+        alone = self.stop(Stopped, "tp=2", 1, "lf-rank1", True, TERM)  # nobody has missed it: the longest, so the first
         all_stopped = [self.stop(Stopped, *case) for case in (
-            (2, 1, "lf-rank1", False), (4, 3, "lf-rank3", False), (2, 0, "lf-engine", False), (2, 0, "lf-engine", True),
-            (2, 1, "lf-rank1", True), (2, 1, "lf-rank1", False, TERM), (2, 0, "lf-engine", False, TERM))]
+            ("tp=2", 1, "lf-rank1", False), ("tp=4", 3, "lf-rank3", False), ("tp=2", 0, "lf-engine", False),
+            ("tp=2", 0, "lf-engine", True), ("tp=2", 1, "lf-rank1", True), ("tp=2", 1, "lf-rank1", False, TERM),
+            ("tp=2", 0, "lf-engine", False, TERM), ("cp=2", 1, "lf-rank1", False), ("tp=2,cp=2", 3, "lf-rank3", False),
+            ("cp=2", 0, "lf-engine", True))]
         run = self.stop(StoppedRun, 1, "lf-rank1")
         for one in all_stopped + [run]:
             with self.subTest(one.case):

@@ -1,5 +1,5 @@
-"""--parallel tp=N on a CPU: the demo over 1, 2 and 4 ranks. Greedy answers are those of one rank; for a split the same bytes
-come alone, in company, in chunks and from the cache."""
+"""--parallel tp=N, cp=N and both on a CPU: the demo over 1, 2 and 4 ranks. Greedy answers are those of one rank; for a split the
+same bytes come alone, in company, in chunks and from the cache."""
 import concurrent.futures
 import json
 import os
@@ -48,9 +48,22 @@ def choices(reply):
     return reply.json["choices"]
 
 
+SPLITS = {"tp=2": 2, "tp=4": 4, "cp=2": 2, "cp=4": 4, "tp=2,cp=2": 4}  # ranks of each
+
+
+def options(split):
+    return (*SMALL, "--parallel", split, "--threads", str(SPLITS.get(split, 1)))
+
+
+def plan(*more):
+    out = subprocess.run([harness.Program.program, "plan", "--model", "demo/model", "--json", *more], stdout=subprocess.PIPE,
+                         check=True).stdout
+    return json.loads(out)
+
+
 class Ranks(unittest.TestCase):
-    def serve(self, n, *more):
-        server = harness.Program(*SMALL, "--parallel", f"tp={n}", "--threads", str(n), *more)
+    def serve(self, split, *more):
+        server = harness.Program(*options(split), *more)
         self.addCleanup(lambda: server.process.poll() is None and server.stop())
         return server
 
@@ -70,56 +83,69 @@ class Ranks(unittest.TestCase):
 
     def test_greedy_answers_of_splits_are_one_rank_s_and_bytes_those_of_any_company(self):
         greedy, drawn = asks()
-        one = self.serve(1)
+        one = self.serve("tp=1")
         expected = [texts(self.ask(one, *a)) for a in greedy]
         self.assertEqual(one.stop(), 0)
         self.assertIn("48213", expected[0][0])
         self.assertEqual(expected[3], ["Anna Vell lives in Dorrun."])
-        for n in (2, 4):
-            server = self.serve(n)
+        for split in SPLITS:
+            server = self.serve(split)
             replies = [self.ask(server, *a) for a in greedy + drawn]
-            self.assertEqual([texts(r) for r in replies[:len(greedy)]], expected, f"{n} ranks")
+            self.assertEqual([texts(r) for r in replies[:len(greedy)]], expected, split)
             alone = [choices(r) for r in replies]
             self.check_same(server, greedy + drawn, alone)
             self.assertEqual(server.stop(), 0, server.stderr[-2000:])
-            chunked = self.serve(n, "--chunk", "48", "--max-seqs", "4", "--speculate", "off", "--prefix-cache", "off")
+            chunked = self.serve(split, "--chunk", "48", "--max-seqs", "4", "--speculate", "off", "--prefix-cache", "off")
             self.assertEqual([choices(self.ask(chunked, *a)) for a in greedy + drawn], alone)
             self.assertEqual(chunked.stop(), 0, chunked.stderr[-2000:])
 
     def test_what_is_resident_is_what_was_planned(self):
         if harness.SLOW > 1:
             self.skipTest("memory under a sanitizer is not what the plan says")
-        for n in (2, 4):
-            options = (*SMALL, "--parallel", f"tp={n}", "--threads", str(n))
-            out = subprocess.run([harness.Program.program, "plan", "--model", "demo/model", "--json", *options],
-                                 stdout=subprocess.PIPE, check=True).stdout
-            plan = json.loads(out)
-            self.assertEqual(plan["ranks"], n)
-            parts = plan["weight_bytes"] + plan["workspace_bytes"] + plan["kv_bytes"]
-            self.assertEqual(plan["total_bytes"],
-                             n * parts + plan["ranks_shared_bytes"] + plan["host_bytes"] + plan["text_bytes"])
-            server = self.serve(n)
-            self.assertIn(f"on {n} ranks of ", server.ready)
-            self.assertEqual(server.metric("ranks"), n)
-            shares = server.get("/v1/capacity").json["plan"]
-            self.assertEqual((shares["ranks"], shares["weights_bytes"], shares["workspace_bytes"], shares["kv_bytes"]),
-                             (n, n * plan["weight_bytes"], n * plan["workspace_bytes"], n * plan["kv_bytes"]))
+        for split, n in SPLITS.items():
+            planned, n_cp = plan(*options(split)), int(split[-1]) if "cp" in split else 1
+            self.assertEqual((planned["ranks"], planned["context_ranks"]), (n, n_cp))
+            parts = planned["weight_bytes"] + planned["workspace_bytes"] + planned["kv_bytes"]
+            self.assertEqual(planned["total_bytes"],
+                             n * parts + planned["ranks_shared_bytes"] + planned["host_bytes"] + planned["text_bytes"])
+            server = self.serve(split)
+            self.assertIn(f"on {n} ranks (tp={n // n_cp},cp={n_cp}) of " if n_cp > 1 else f"on {n} ranks of ", server.ready)
+            self.assertEqual((server.metric("ranks"), server.metric("context_ranks")), (n, n_cp))
+            capacity = server.get("/v1/capacity").json
+            shares = capacity["plan"]
+            self.assertEqual((shares["ranks"], shares["context_ranks"], shares["weights_bytes"], shares["workspace_bytes"],
+                              shares["kv_bytes"]),
+                             (n, n_cp, n * planned["weight_bytes"], n * planned["workspace_bytes"], n * planned["kv_bytes"]))
+            self.assertEqual(capacity["blocks"]["tokens"], 64 * n_cp)
+            self.assertEqual(capacity["blocks"]["total"], 65536 // (64 * n_cp))
             self.ask(server, *asks()[0][0])
-            planned = plan["total_bytes"] - plan["text_bytes"]
-            self.assertLess(server.rss_bytes(), 1.02 * planned)
-            self.assertGreater(server.rss_bytes(), 0.8 * planned)
+            resident = planned["total_bytes"] - planned["text_bytes"]
+            self.assertLess(server.rss_bytes(), 1.02 * resident, split)
+            self.assertGreater(server.rss_bytes(), 0.8 * resident, split)
             self.assertEqual(server.stop(), 0)
+
+    def test_a_context_that_is_divided_takes_its_part_of_each_rank_s_cache(self):
+        one = plan("--device", "cpu", "--ctx", "4096", "--kv-tokens", "4096")
+        for n in (2, 4):
+            same = plan("--device", "cpu", "--ctx", "4096", "--kv-tokens", "4096", "--parallel", f"cp={n}")
+            self.assertEqual(n * same["kv_bytes"], one["kv_bytes"])
+            self.assertEqual(same["kv_tokens"], one["kv_tokens"])
+        longer = plan("--device", "cpu", "--ctx", "8192", "--kv-tokens", "8192", "--parallel", "cp=2")
+        self.assertEqual(longer["kv_bytes"], one["kv_bytes"])
+        self.assertEqual(longer["kv_tokens"], 2 * one["kv_tokens"])
 
     def test_what_is_not_divided_is_refused_with_what_would_do(self):
         olmo = "tests/golden/model/data/olmo2-f32"
         for options, words in (
                 (("--parallel", "tp=3"), "it has 4 query heads of model.layers.#.self_attn.q_proj; expected 1, 2, 4"),
-                (("--parallel", "pp=2"), 'expected tp=N, N from 1 to 16 ranks, got "pp=2"'),
-                (("--parallel", "tp=17"), 'expected tp=N, N from 1 to 16 ranks, got "tp=17"'),
-                (("--parallel", "tp=2x"), 'got "tp=2x"'),
+                (("--parallel", "pp=2"), 'expected tp=N, cp=M or tp=N,cp=M, from 1 to 16 ranks together, got "pp=2"'),
+                *(((("--parallel", wrong), f'got "{wrong}"')) for wrong in
+                  ("tp=17", "cp=17", "tp=2x", "tp=5,cp=4", "tp=2,tp=2", "tp=2,", ",cp=2", "cp=0", "tp=-1", "tp=2 cp=2", "tp=2,pp=2",
+                   "cp=", "tp=4294967298")),
                 (("--parallel", "4"), 'got "4" (how many requests run at once is --max-seqs)'),
                 (("--parallel", "tp=2", "--model", olmo), "Olmo2ForCausalLM has norms of all heads at once, which are not divided"),
-                (("--parallel", "tp=2", "--cache-dir", "/nowhere"), "--cache-dir is not implemented for several ranks yet")):
+                (("--parallel", "tp=2", "--cache-dir", "/nowhere"), "--cache-dir is not implemented for several ranks yet"),
+                (("--parallel", "cp=2", "--cache-dir", "/nowhere"), "--cache-dir is not implemented for several ranks yet")):
             model = () if "--model" in options else ("--model", "demo/model")
             run = subprocess.run([harness.Program.program, "plan", *model, *options], stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, check=False)
