@@ -534,7 +534,7 @@ const struct lf_api_example lf_api_examples[] = {
          " \"memory\": null,\n"
          " \"disk\": null,\n"
          " \"plan\": {\"weights_bytes\": 12072704, \"workspace_bytes\": 9461760, \"kv_bytes\": 50331648, "
-         "\"host_bytes\": 310378496, \"ranks\": 1},\n"
+         "\"host_bytes\": 310378496, \"ranks\": 1, \"context_ranks\": 1},\n"
          " \"prefill_tokens_per_second\": 6028.175,\n"
          " \"decode_tokens_per_second\": 1463.607,\n"
          " \"retry_after_s\": 1,\n"

@@ -174,7 +174,7 @@ static const struct lf_route rows[] = {
          "they keep (0: all) and `request_blocks`, those of a request of the whole context; `plan`, what was "
          "planned: `weights_bytes`, "
          "`workspace_bytes`, `kv_bytes`, and `host_bytes` of the process, texts and tables (0 on a GPU), together "
-         "of so many `ranks`."},
+         "of so many `ranks`, which divide each context into `context_ranks` parts."},
     {.path = "/",
      PAGE,
      .handle = lf_handle_page,
