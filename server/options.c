@@ -388,8 +388,8 @@ static const struct lf_option rows[] = {
      .fallback = "",
      .arg = "SPLIT",
      .shown = "tp=1",
-     .help = "tp=N: the model is divided over N ranks, which compute each layer together (tensor parallel); cp=N: "
-             "contexts are divided over N ranks (context parallel); tp=N,cp=M: both",
+     .help = "tp=N: each layer is divided over N ranks (tensor parallel); cp=N: each context (context parallel); "
+             "tp=N,cp=M: both",
      .detail =
          "Ranks are threads of this process, each with its part of the weights, a cache of its own and its share "
          "of the threads; on a CPU all of them lie in the same memory, on GPUs each takes one: N from the one that "
