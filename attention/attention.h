@@ -46,13 +46,13 @@ struct lf_attn_shape {
     int n_kv_heads;
     int head_dim; /* a multiple of LF_HEAD_DIM_STEP, at most LF_HEAD_DIM */
     enum lf_dtype kv_dtype;
-    struct lf_kv_stripe stripe; /* of the caches it is run with */
     int max_tokens;             /* of one step */
     int max_seqs;               /* of one step */
     int max_kv_len;             /* of one sequence */
     int max_window;             /* the longest of the schedules' windows; 0: some may have none */
     int n_schedules;            /* in force at the same time, 1 to LF_ATTN_SCHEDULES_N */
     int n_groups;               /* most cache groups that a schedule is for, at least 1 */
+    struct lf_kv_stripe stripe; /* of the caches it is run with */
 };
 
 /* The layers that a schedule is for: of these cache groups, all with this window. */

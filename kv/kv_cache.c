@@ -66,7 +66,7 @@ static char *block_at(const struct lf_kv_cache *cache, int32_t block)
 
 struct lf_kv_windows lf_kv_cache_windows(const struct lf_kv_cache *cache)
 {
-    struct lf_kv_windows w = {.n = cache->n_groups};
+    struct lf_kv_windows w = {.n = cache->n_groups, .block_tokens = cache->block_tokens};
     for (int i = 0; i < cache->n_groups; i++) w.tokens[i] = cache->groups[i].window;
     return w;
 }
@@ -122,10 +122,10 @@ static void hash_identity(const struct lf_kv_cache_opts *o, const struct lf_kv_c
     lf_sha256_final(&sha, out);
 }
 
-uint64_t lf_kv_host_bytes(int n_blocks, bool prefix_cache)
+uint64_t lf_kv_host_bytes(int n_blocks, int block_tokens, bool prefix_cache)
 {
     uint64_t pool_bytes = (uint64_t)n_blocks * sizeof(struct lf_block);
-    return pool_bytes + (prefix_cache ? lf_prefix_cache_host_bytes(n_blocks) : 0);
+    return pool_bytes + (prefix_cache ? lf_prefix_cache_host_bytes(n_blocks, block_tokens) : 0);
 }
 
 /* Of the blocks and the slots behind them, whose parts have numbers as blocks have. */
@@ -148,7 +148,8 @@ static enum lf_status make_pool(struct lf_block_pool *pool, struct lf_prefix_cac
     uint8_t identity[LF_SHA256_BYTES];
     hash_identity(o, cache, identity);
     LF_TRY(lf_block_pool_init(pool, n, err));
-    return o->prefix_cache ? lf_prefix_cache_create(prefix, pool, identity, sizeof(identity), err) : LF_OK;
+    if (!o->prefix_cache) return LF_OK;
+    return lf_prefix_cache_create(prefix, pool, identity, sizeof(identity), cache->block_tokens, err);
 }
 
 enum lf_status lf_kv_cache_open(struct lf_kv_cache *cache, struct lf_device *dev, const struct lf_kv_cache_opts *opts,

@@ -47,7 +47,7 @@ struct lf_kv_view lf_kv_cache_view(const struct lf_kv_cache *cache, int group);
 /* The states of one layer, by its number among those with states. */
 struct lf_state_view lf_kv_cache_state_view(const struct lf_kv_cache *cache, int state_layer);
 /* Host memory of the bookkeeping (pool records, prefix cache), for the memory plan. */
-uint64_t lf_kv_host_bytes(int n_blocks, bool prefix_cache);
+uint64_t lf_kv_host_bytes(int n_blocks, int block_tokens, bool prefix_cache);
 /* A whole block, or a part of a slot (kv_layout.h says how they are numbered), as it lies, to or from memory of the
  * host, beside the device's queue: any thread, on a lane of its own (device.h), that knows that what wrote the block
  * has ended, and that nobody writes it meanwhile (reads, for copy_in). LF_DEVICE: what was written to may hold

@@ -156,8 +156,10 @@ static bool cut_for(struct cut *cut, uint64_t block_bytes, enum lf_dtype dtype)
 static double cost_of(const struct cut *cut)
 {
     double blocks = 0;
-    for (int c = 0; c < cut->n_classes; c++)
-        blocks += (double)cut->classes[c].n_groups * (double)lf_kv_windows_held(cut->classes[c].of.window, LONG_BLOCKS);
+    for (int c = 0; c < cut->n_classes; c++) {
+        const struct lf_kv_windows w = {.n = 1, .tokens = {cut->classes[c].of.window}};
+        blocks += (double)cut->classes[c].n_groups * (double)lf_kv_windows_held(&w, 0, LONG_BLOCKS);
+    }
     return blocks * (double)cut->block_bytes;
 }
 

@@ -1,7 +1,7 @@
 /* See prefix_cache.h. One record a block beside the pool's own, and an open-addressing table of block numbers.
  *
  * Record i belongs to block i of the pool and is filled while the block is entered: its key, the key before it and its
- * 64 ids. A hit compares all three. Equal predecessors all the way to the root mean equal documents, so the hash only
+ * ids. A hit compares all three. Equal predecessors all the way to the root mean equal documents, so the hash only
  * finds the record; it proves nothing, and a collision is a miss.
  *
  * Invariant: record i is filled  ⇔  pool->blocks[i].cached  ⇔  exactly one slot of the table names i.
@@ -21,24 +21,30 @@ enum { COUNT_N = 32 };
 
 struct record {
     struct lf_prefix_key key, prev;
-    int32_t ids[LF_KV_BLOCK_TOKENS];
     struct lf_prefix_origin origin;
 };
 
 struct lf_prefix_cache {
     struct lf_block_pool *pool; /* borrowed */
     struct record *records;     /* [pool->n_blocks] */
-    struct lf_key_index index;  /* of the records; changed under the lock, by the engine thread alone */
+    int32_t *ids;               /* [pool->n_blocks, block_tokens] of the records */
+    int block_tokens;
+    struct lf_key_index index; /* of the records; changed under the lock, by the engine thread alone */
     pthread_mutex_t lock;
     uint8_t identity[LF_SHA256_BYTES];
     void (*on_enter)(void *ctx, int32_t block);
     void *on_enter_ctx;
 };
 
-uint64_t lf_prefix_cache_host_bytes(int n_blocks)
+uint64_t lf_prefix_cache_host_bytes(int n_blocks, int block_tokens)
 {
-    return (uint64_t)n_blocks * sizeof(struct record) + lf_key_index_bytes((uint32_t)n_blocks) +
-           sizeof(struct lf_prefix_cache);
+    uint64_t record = sizeof(struct record) + (uint64_t)block_tokens * sizeof(int32_t);
+    return (uint64_t)n_blocks * record + lf_key_index_bytes((uint32_t)n_blocks) + sizeof(struct lf_prefix_cache);
+}
+
+static int32_t *ids_of(const struct lf_prefix_cache *cache, int32_t block)
+{
+    return cache->ids + (size_t)block * (size_t)cache->block_tokens;
 }
 
 static bool key_equal(const struct lf_prefix_key *a, const struct lf_prefix_key *b)
@@ -59,14 +65,17 @@ static void on_evict(void *ctx, int32_t block)
 }
 
 enum lf_status lf_prefix_cache_create(struct lf_prefix_cache **out, struct lf_block_pool *pool, const void *identity,
-                                      size_t identity_bytes, struct lf_err *err)
+                                      size_t identity_bytes, int block_tokens, struct lf_err *err)
 {
+    LF_ASSERT(block_tokens >= 1);
     struct lf_prefix_cache *cache = calloc(1, sizeof(*cache));
     if (!cache) goto fail;
     cache->pool = pool;
     pthread_mutex_init(&cache->lock, NULL);
     cache->records = calloc((size_t)pool->n_blocks, sizeof(*cache->records));
-    if (!cache->records) goto fail;
+    cache->block_tokens = block_tokens;
+    cache->ids = calloc((size_t)pool->n_blocks, (size_t)block_tokens * sizeof(*cache->ids));
+    if (!cache->records || !cache->ids) goto fail;
     if (lf_key_index_init(&cache->index, (uint32_t)pool->n_blocks, &cache->records->key, sizeof(*cache->records)) !=
         LF_OK)
         goto fail;
@@ -90,6 +99,7 @@ void lf_prefix_cache_destroy(struct lf_prefix_cache *cache)
     lf_key_index_deinit(&cache->index);
     pthread_mutex_destroy(&cache->lock);
     free(cache->records);
+    free(cache->ids);
     free(cache);
 }
 
@@ -103,12 +113,12 @@ void lf_prefix_cache_root(const struct lf_prefix_cache *cache, const void *salt,
     lf_sha256_final(&sha, out->bytes);
 }
 
-void lf_prefix_key_next(const struct lf_prefix_key *prev, const int32_t *ids, struct lf_prefix_key *out)
+void lf_prefix_key_next(const struct lf_prefix_key *prev, const int32_t *ids, int n, struct lf_prefix_key *out)
 {
     struct lf_sha256 sha;
     lf_sha256_init(&sha);
     lf_sha256_update(&sha, prev->bytes, sizeof(prev->bytes));
-    lf_sha256_update(&sha, ids, LF_KV_BLOCK_TOKENS * sizeof(*ids));
+    lf_sha256_update(&sha, ids, (size_t)n * sizeof(*ids));
     lf_sha256_final(&sha, out->bytes);
 }
 
@@ -120,16 +130,18 @@ struct lf_prefix_key lf_prefix_group_key(const struct lf_prefix_key *key, int gr
     return own;
 }
 
-static bool record_holds(const struct record *r, const struct lf_prefix_key *prev, const int32_t *ids)
+static bool holds(const struct lf_prefix_cache *cache, int32_t block, const struct lf_prefix_key *prev,
+                  const int32_t *ids)
 {
-    return key_equal(&r->prev, prev) && memcmp(r->ids, ids, sizeof(r->ids)) == 0;
+    return key_equal(&cache->records[block].prev, prev) &&
+           memcmp(ids_of(cache, block), ids, (size_t)cache->block_tokens * sizeof(*ids)) == 0;
 }
 
 int32_t lf_prefix_cache_find(const struct lf_prefix_cache *cache, const struct lf_prefix_key *prev,
                              const struct lf_prefix_key *key, const int32_t *ids)
 {
     int32_t block = lf_key_index_find(&cache->index, key);
-    return block >= 0 && record_holds(&cache->records[block], prev, ids) ? block : -1;
+    return block >= 0 && holds(cache, block, prev, ids) ? block : -1;
 }
 
 void lf_prefix_cache_insert_key(struct lf_prefix_cache *cache, const struct lf_prefix_key *prev,
@@ -144,7 +156,7 @@ void lf_prefix_cache_insert_key(struct lf_prefix_cache *cache, const struct lf_p
     struct record *r = &cache->records[block];
     r->key = *key;
     r->prev = *prev;
-    memcpy(r->ids, ids, sizeof(r->ids));
+    memcpy(ids_of(cache, block), ids, (size_t)cache->block_tokens * sizeof(*ids));
     r->origin = origin;
     pthread_mutex_lock(&cache->lock);
     LF_ASSERT(lf_key_index_insert(&cache->index, block));
@@ -176,7 +188,7 @@ struct lf_prefix_entry lf_prefix_cache_entry(const struct lf_prefix_cache *cache
 {
     LF_ASSERT(cache->pool->blocks[block].cached);
     const struct record *r = &cache->records[block];
-    return (struct lf_prefix_entry){&r->key, &r->prev, r->ids, r->origin};
+    return (struct lf_prefix_entry){&r->key, &r->prev, ids_of(cache, block), r->origin};
 }
 
 void lf_prefix_cache_on_enter(struct lf_prefix_cache *cache, void (*fn)(void *ctx, int32_t block), void *ctx)

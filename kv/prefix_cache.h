@@ -1,6 +1,7 @@
 /* The prefix cache: finds blocks whose content is the beginning of a new prompt.
  *
- * Only full blocks are entered. The key of a block is SHA-256 over (key of the block before it, its 64 token ids); the
+ * Only full blocks are entered. The key of a block is SHA-256 over (key of the block before it, its token ids: 64,
+ * or as many for each stripe of a context); the
  * chain starts from (model identity, KV dtype, tenant's salt), so no tenant can find, or time, another's documents. On
  * a hit the token ids themselves are compared as well: a collision cannot give a wrong answer.
  * All calls from the engine thread, but for root and key_next: they read nothing that changes, so the thread that
@@ -23,21 +24,23 @@ enum { LF_PREFIX_GROUPS_N = 1 << 16 };
  * group 0, else with its first two bytes changed. Twice is none. */
 struct lf_prefix_key lf_prefix_group_key(const struct lf_prefix_key *key, int group);
 
-/* identity names model and KV dtype; it is hashed into every chain. Installs pool->on_evict. */
+/* identity names model and KV dtype; it is hashed into every chain. block_tokens: ids of a block. Installs
+ * pool->on_evict. */
 LF_MUST_CHECK enum lf_status lf_prefix_cache_create(struct lf_prefix_cache **out, struct lf_block_pool *pool,
-                                                    const void *identity, size_t identity_bytes, struct lf_err *err);
+                                                    const void *identity, size_t identity_bytes, int block_tokens,
+                                                    struct lf_err *err);
 void lf_prefix_cache_destroy(struct lf_prefix_cache *cache); /* accepts NULL */
 /* Bytes that create allocates. */
-uint64_t lf_prefix_cache_host_bytes(int n_blocks);
+uint64_t lf_prefix_cache_host_bytes(int n_blocks, int block_tokens);
 
 /* The start of a chain under a tenant's salt (any bytes, may be empty). */
 void lf_prefix_cache_root(const struct lf_prefix_cache *cache, const void *salt, size_t salt_bytes,
                           struct lf_prefix_key *out);
-/* The key of the block with these 64 ids behind prev. */
-void lf_prefix_key_next(const struct lf_prefix_key *prev, const int32_t *ids, struct lf_prefix_key *out);
+/* The key of the block with these n ids, all of its tokens, behind prev. */
+void lf_prefix_key_next(const struct lf_prefix_key *prev, const int32_t *ids, int n, struct lf_prefix_key *out);
 
-/* The block that holds these 64 ids behind prev, or -1; key is key_next(prev, ids). Takes no reference and does not
- * touch the LRU order: the answer holds until the next call that takes a block. */
+/* The block that holds these ids, block_tokens of them, behind prev, or -1; key is key_next(prev, ids). Takes no
+ * reference and does not touch the LRU order: the answer holds until the next call that takes a block. */
 int32_t lf_prefix_cache_find(const struct lf_prefix_cache *cache, const struct lf_prefix_key *prev,
                              const struct lf_prefix_key *key, const int32_t *ids);
 /* Where a block comes from; nothing is found by it. */
@@ -57,7 +60,7 @@ void lf_prefix_cache_insert_key(struct lf_prefix_cache *cache, const struct lf_p
 /* What an entered block holds; the pointers are good until it is taken for something else. */
 struct lf_prefix_entry {
     const struct lf_prefix_key *key, *prev;
-    const int32_t *ids; /* [64] */
+    const int32_t *ids; /* [block_tokens] */
     struct lf_prefix_origin origin;
 };
 struct lf_prefix_entry lf_prefix_cache_entry(const struct lf_prefix_cache *cache, int32_t block);

@@ -3,8 +3,6 @@
 #include "core/check.h"
 #include "core/limits.h"
 
-enum { BLOCK = LF_KV_BLOCK_TOKENS };
-
 int lf_kv_windows_n_sliding(const struct lf_kv_windows *w)
 {
     int n = 0;
@@ -17,21 +15,23 @@ int lf_kv_windows_n_full(const struct lf_kv_windows *w)
     return lf_kv_windows_n(w) - lf_kv_windows_n_sliding(w);
 }
 
-int lf_kv_windows_first(int window, int n)
+int lf_kv_windows_first(const struct lf_kv_windows *w, int group, int n)
 {
-    int64_t position = (int64_t)n * BLOCK - window + 1;
-    return window == 0 || position < 0 ? 0 : (int)(position / BLOCK);
+    int window = w->tokens[group], block = lf_kv_windows_block_tokens(w);
+    int64_t position = (int64_t)n * block - window + 1;
+    return window == 0 || position < 0 ? 0 : (int)(position / block);
 }
 
-int64_t lf_kv_windows_held(int window, int64_t n)
+int64_t lf_kv_windows_held(const struct lf_kv_windows *w, int group, int64_t n)
 {
-    return window == 0 ? n : LF_MIN(n, ((int64_t)window + BLOCK - 1) / BLOCK + 2);
+    int64_t window = w->tokens[group], block = lf_kv_windows_block_tokens(w);
+    return window == 0 ? n : LF_MIN(n, (window + block - 1) / block + 2);
 }
 
 int64_t lf_kv_windows_need(const struct lf_kv_windows *w, int64_t n)
 {
     int64_t sum = 0;
-    for (int g = 0; g < lf_kv_windows_n(w); g++) sum += lf_kv_windows_held(w->tokens[g], n);
+    for (int g = 0; g < lf_kv_windows_n(w); g++) sum += lf_kv_windows_held(w, g, n);
     return sum;
 }
 
@@ -51,12 +51,13 @@ int64_t lf_kv_windows_fit(const struct lf_kv_windows *w, int64_t n_blocks)
 
 int64_t lf_kv_windows_slack(const struct lf_kv_windows *w, int chunk)
 {
-    return (int64_t)lf_kv_windows_n_sliding(w) * (((int64_t)chunk + BLOCK - 1) / BLOCK);
+    int64_t block = lf_kv_windows_block_tokens(w);
+    return lf_kv_windows_n_sliding(w) * ((chunk + block - 1) / block);
 }
 
 int64_t lf_kv_windows_pinned(const struct lf_kv_windows *w, int n)
 {
     int64_t sum = 0;
-    for (int g = 0; n > 0 && g < lf_kv_windows_n(w); g++) sum += n - lf_kv_windows_first(w->tokens[g], n - 1);
+    for (int g = 0; n > 0 && g < lf_kv_windows_n(w); g++) sum += n - lf_kv_windows_first(w, g, n - 1);
     return sum;
 }

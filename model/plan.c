@@ -112,16 +112,22 @@ static enum lf_status fill_defaults(struct frame *f, struct lf_err *err)
     return LF_OK;
 }
 
-static int blocks_of(uint64_t tokens)
+/* Tokens that a block stands for. */
+static int block_tokens(const struct frame *f)
 {
-    uint64_t n = tokens / LF_KV_BLOCK_TOKENS + (tokens % LF_KV_BLOCK_TOKENS != 0);
+    return lf_kv_block_tokens(lf_split_n_cp(&f->hp->split));
+}
+
+static int blocks_of(int block_tokens, uint64_t tokens)
+{
+    uint64_t block = (uint64_t)block_tokens, n = tokens / block + (tokens % block != 0);
     return (int)LF_MIN(n, (uint64_t)INT32_MAX);
 }
 
 /* Blocks that hold so many tokens, of requests of ctx. */
 static uint64_t blocks_for(const struct lf_plan *p, uint64_t tokens)
 {
-    if (lf_plan_is_plain(p)) return (uint64_t)blocks_of(tokens);
+    if (lf_plan_is_plain(p)) return (uint64_t)blocks_of(lf_kv_windows_block_tokens(&p->windows), tokens);
     double n = (double)tokens / p->ctx * p->n_request_blocks;
     return n < INT32_MAX ? (uint64_t)ceil(n) + (uint64_t)p->n_step_blocks : INT32_MAX;
 }
@@ -130,14 +136,15 @@ static uint64_t blocks_for(const struct lf_plan *p, uint64_t tokens)
 static uint64_t tokens_in(const struct lf_plan *p, int n_blocks)
 {
     uint64_t n = (uint64_t)LF_MAX(n_blocks - p->n_step_blocks, 0);
-    return lf_plan_is_plain(p) ? n * LF_KV_BLOCK_TOKENS : n * (uint64_t)p->ctx / (uint64_t)p->n_request_blocks;
+    return lf_plan_is_plain(p) ? n * (uint64_t)lf_kv_windows_block_tokens(&p->windows)
+                               : n * (uint64_t)p->ctx / (uint64_t)p->n_request_blocks;
 }
 
 /* The longest request for which there are blocks, in whole blocks, ctx at most. */
 static int longest_in(const struct lf_plan *p, int n_blocks)
 {
     int64_t n = lf_kv_windows_fit(&p->windows, n_blocks - p->n_step_blocks);
-    return (int)LF_MIN(n * LF_KV_BLOCK_TOKENS, (int64_t)p->ctx);
+    return (int)LF_MIN(n * lf_kv_windows_block_tokens(&p->windows), (int64_t)p->ctx);
 }
 
 static struct lf_step_limits limits_of(const struct frame *f)
@@ -159,14 +166,15 @@ static uint64_t block_bytes_of(const struct frame *f)
 }
 
 /* What the groups make of ctx and chunk. */
-static void set_groups(struct lf_plan *p, const struct lf_kv_layout *layout)
+static void set_groups(struct lf_plan *p, const struct lf_kv_layout *layout, int block_tokens)
 {
     p->n_groups = layout->n_groups;
     memcpy(p->groups, layout->groups, sizeof(p->groups));
     p->windows = lf_kv_layout_windows(layout);
+    p->windows.block_tokens = block_tokens;
     int n_full = lf_kv_windows_n_full(&p->windows);
-    int64_t n_request = lf_kv_windows_need(&p->windows, blocks_of((uint64_t)p->ctx));
-    p->kv_token_bytes = (uint64_t)(n_full ? n_full : p->n_groups) * p->kv_block_bytes / LF_KV_BLOCK_TOKENS;
+    int64_t n_request = lf_kv_windows_need(&p->windows, blocks_of(block_tokens, (uint64_t)p->ctx));
+    p->kv_token_bytes = (uint64_t)(n_full ? n_full : p->n_groups) * p->kv_block_bytes / (uint64_t)block_tokens;
     p->n_request_blocks = (int)LF_MIN(n_request, (int64_t)INT32_MAX);
     p->n_step_blocks = (int)lf_kv_windows_slack(&p->windows, p->chunk);
 }
@@ -224,7 +232,7 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .cache_groups = o->cache_groups};
     p->states.slot_blocks = lf_kv_states_slot_blocks(&p->states, p->kv_block_bytes);
     p->slot_bytes = (uint64_t)p->states.slot_blocks * p->kv_block_bytes;
-    set_groups(p, &f->kinds->layout);
+    set_groups(p, &f->kinds->layout, block_tokens(f));
     snprintf(p->device, sizeof(p->device), "%.6s, %s", f->info->kind, f->info->name);
     if (!f->info->is_host) p->host_bytes = p->text_bytes = 0;
     uint64_t may_use = f->info->is_host ? f->info->available_bytes / 5 * 4 : f->info->available_bytes / 100 * 97;
@@ -288,8 +296,8 @@ static uint64_t bytes_left(const struct lf_plan *p)
 static int blocks_left(const struct lf_plan *p, const struct lf_plan_opts *o)
 {
     uint64_t left = bytes_left(p);
-    int low = 0,
-        high = (int)LF_MIN(left / p->kv_block_bytes / n_ranks_here(p), (uint64_t)(INT32_MAX / LF_KV_BLOCK_TOKENS));
+    int low = 0, high = (int)LF_MIN(left / p->kv_block_bytes / n_ranks_here(p),
+                                    (uint64_t)(INT32_MAX / lf_kv_windows_block_tokens(&p->windows)));
     while (low < high) {
         int mid = low + (high - low + 1) / 2;
         if (cache_bytes(p, o, mid) <= left)
@@ -363,7 +371,7 @@ static int requests_in(const struct frame *f, bool fp8, int n_tokens)
     size_parts(&p, &of);
     lower_max_seqs(&p, &of);
     p.limit_bytes = LF_MIN(p.limit_bytes, p.available_bytes); /* what is asked for may be more than there is */
-    int64_t need = lf_kv_windows_need(&p.windows, blocks_of((uint64_t)n_tokens));
+    int64_t need = lf_kv_windows_need(&p.windows, blocks_of(block_tokens(f), (uint64_t)n_tokens));
     return (int)(LF_MAX(blocks_left(&p, &of.opts) - p.n_step_blocks, 0) / need);
 }
 
@@ -389,17 +397,17 @@ static bool fits_with(const struct frame *f, const struct lf_plan_opts *opts)
 static int largest_ctx(const struct frame *f)
 {
     struct lf_plan_opts o = f->opts;
-    int low = 0, high = blocks_of((uint64_t)o.ctx);
+    int block = block_tokens(f), low = 0, high = blocks_of(block, (uint64_t)o.ctx);
     while (low < high) {
         int mid = low + (high - low + 1) / 2;
-        o.ctx = LF_MIN(mid * LF_KV_BLOCK_TOKENS, f->opts.ctx);
+        o.ctx = LF_MIN(mid * block, f->opts.ctx);
         if (fits_with(f, &o)) {
             low = mid;
         } else {
             high = mid - 1;
         }
     }
-    return LF_MIN(low * LF_KV_BLOCK_TOKENS, f->opts.ctx);
+    return LF_MIN(low * block, f->opts.ctx);
 }
 
 static void set_max_seqs(struct lf_plan_opts *o, int n)
@@ -486,7 +494,8 @@ static void write_ways_out(struct lf_plan *p, const struct frame *f)
     }
     o = f->opts;
     if (o.kv_tokens) {
-        o.kv_tokens = lf_plan_is_plain(p) ? needed * LF_KV_BLOCK_TOKENS : (uint64_t)o.concurrency * (uint64_t)p->ctx;
+        o.kv_tokens =
+            lf_plan_is_plain(p) ? needed * (uint64_t)block_tokens(f) : (uint64_t)o.concurrency * (uint64_t)p->ctx;
         if (fits_with(f, &o)) lf_buf_printf(&out, "--kv-tokens %" PRIu64 " fits; ", o.kv_tokens);
         o = f->opts;
     }
@@ -607,7 +616,7 @@ enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, ui
     decide(&p, &f);
     if (f.is_auto_ctx && !p.fits) { /* where none fits: what the least would need */
         int largest = largest_ctx(&f);
-        f.opts.ctx = largest > 0 ? largest : LF_MIN((int)LF_KV_BLOCK_TOKENS, f.opts.ctx);
+        f.opts.ctx = largest > 0 ? largest : LF_MIN(block_tokens(&f), f.opts.ctx);
         decide(&p, &f);
     }
     if (!p.fits) write_advice(&p, &f);

@@ -64,7 +64,7 @@ struct lf_plan {
     uint64_t host_bytes, text_bytes;                          /* 0 on a GPU: not of its memory */
     uint64_t context_bytes;                                   /* of a GPU's memory, in use before; not in the total */
     uint64_t kv_block_bytes;
-    uint64_t kv_token_bytes; /* of each token of a long request: windows do not grow with it */
+    uint64_t kv_token_bytes; /* of each token of a long request, on a rank: windows do not grow with it */
     int n_blocks;
     int n_step_blocks;    /* of these for the tokens of a step before windows let go of others; 0: no windows */
     int n_request_blocks; /* and that a request of ctx tokens takes */

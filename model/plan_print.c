@@ -53,8 +53,8 @@ static void index_row(const struct lf_plan *p, struct lf_buf *out)
 /* Of a request of ctx tokens in one group. */
 static int request_blocks(const struct lf_plan *p, int group)
 {
-    int64_t n = ((int64_t)p->ctx + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS;
-    return (int)lf_kv_windows_held(p->groups[group].window, n);
+    int block = lf_kv_windows_block_tokens(&p->windows);
+    return (int)lf_kv_windows_held(&p->windows, group, ((int64_t)p->ctx + block - 1) / block);
 }
 
 static bool are_alike(const struct lf_kv_group *a, const struct lf_kv_group *b)
@@ -221,7 +221,7 @@ void lf_plan_print_json(const struct lf_plan *p, const struct lf_hparams *hp, st
         {"host_bytes", p->host_bytes},
         {"text_bytes", p->text_bytes},
         {"context_bytes", p->context_bytes},
-        {"kv_block_tokens", LF_KV_BLOCK_TOKENS},
+        {"kv_block_tokens", (uint64_t)lf_kv_windows_block_tokens(&p->windows)},
         {"kv_block_bytes", p->kv_block_bytes},
         {"kv_token_bytes", p->kv_token_bytes},
         {"kv_blocks", (uint64_t)p->n_blocks},

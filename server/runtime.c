@@ -331,7 +331,8 @@ static enum lf_status plan_on(struct lf_runtime *rt, const struct lf_device_info
     struct lf_plan_opts opts = *given;
     LF_TRY(lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err));
     struct lf_engine_opts engine = engine_opts(rt);
-    opts.host_bytes += lf_engine_host_bytes(&engine, rt->hp.n_vocab, rt->plan.n_blocks);
+    opts.host_bytes +=
+        lf_engine_host_bytes(&engine, rt->hp.n_vocab, rt->plan.n_blocks, lf_kv_windows_block_tokens(&rt->plan.windows));
     opts.text_bytes += lf_engine_answer_bytes(tokens_at_once(&rt->plan));
     return lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err);
 }
@@ -384,8 +385,9 @@ static enum lf_status plan_largest(struct lf_runtime *rt, const struct lf_plan_o
     /* as --ctx with that number has it: its first plan may have a block more, and larger tables for it */
     opts.ctx = rt->plan.ctx;
     LF_TRY(plan_with(rt, &opts, weight_bytes, err));
-    for (int i = 0; i < FEWER_BLOCKS_N && !rt->plan.fits && opts.ctx > LF_KV_BLOCK_TOKENS; i++) {
-        opts.ctx -= LF_KV_BLOCK_TOKENS;
+    int block_tokens = lf_kv_windows_block_tokens(&rt->plan.windows);
+    for (int i = 0; i < FEWER_BLOCKS_N && !rt->plan.fits && opts.ctx > block_tokens; i++) {
+        opts.ctx -= block_tokens;
         LF_TRY(plan_with(rt, &opts, weight_bytes, err));
     }
     rt->plan.is_auto_ctx = true;

@@ -202,7 +202,7 @@ struct importer {
 static bool is_of_its_text(const struct lf_disk_record *r)
 {
     struct lf_prefix_key key;
-    lf_prefix_key_next(&r->prev, r->ids, &key);
+    lf_prefix_key_next(&r->prev, r->ids, LF_KV_BLOCK_TOKENS, &key);
     key = lf_prefix_group_key(&key, (key.bytes[0] ^ r->key.bytes[0]) | (key.bytes[1] ^ r->key.bytes[1]) << 8);
     return memcmp(&key, &r->key, sizeof(key)) == 0;
 }

@@ -52,10 +52,11 @@ void lf_pins_remove(struct lf_pin_node *node)
 enum lf_pin lf_pins_find(const struct lf_pins *pins, const struct lf_prefix_key *key, int window)
 {
     enum lf_pin most = LF_PIN_NONE;
+    const struct lf_kv_windows w = {.n = 1, .tokens = {window}};
     LF_LIST_EACH(it, bucket_of(pins, key))
     {
         const struct lf_pin_node *node = LF_LIST_ENTRY(it, struct lf_pin_node, node);
-        if (window > 0 && node->idx < lf_kv_windows_first(window, node->n - 1)) continue;
+        if (window > 0 && node->idx < lf_kv_windows_first(&w, 0, node->n - 1)) continue;
         if (memcmp(node->key->bytes, key->bytes, sizeof(key->bytes)) == 0) most = LF_MAX(most, node->pin);
     }
     return most;

@@ -20,8 +20,6 @@
 #include "server/engine/shared_blocks.h"
 #include "server/engine/states.h"
 
-enum { BLOCK = LF_KV_BLOCK_TOKENS };
-
 static struct lf_sched_seq *seq_of(struct lf_list *node)
 {
     return LF_LIST_ENTRY(node, struct lf_sched_seq, node);
@@ -30,6 +28,7 @@ static struct lf_sched_seq *seq_of(struct lf_list *node)
 void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns)
 {
     LF_ASSERT((seq->keys != NULL) == (s->opts.prefix != NULL));
+    LF_ASSERT(seq->block_tokens == lf_kv_windows_block_tokens(&s->opts.windows));
     LF_ASSERT(seq->phase == LF_SCHED_NEW && seq->n_prompt >= 1 && seq->max_tokens >= 0);
     LF_ASSERT(lf_sched_need(s, seq->n_prompt, seq->max_tokens) <=
               s->opts.pool->n_blocks - lf_kv_windows_slack(&s->opts.windows, s->opts.chunk));
@@ -56,11 +55,12 @@ void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_n
 static int will_have(const struct lf_sched *s, const struct lf_sched_seq *seq, const struct lf_sched_seq *other,
                      int next, int max_blocks)
 {
-    bool late = !lf_states_on(s) && other->n_done >= (next + 1) * BLOCK;
+    bool late = !lf_states_on(s) && other->n_done >= (next + 1) * other->block_tokens;
     if (next >= max_blocks || other->n_keys - 1 <= next || late) return 0;
     if (memcmp(seq->keys[next + 1].bytes, other->keys[next + 1].bytes, sizeof(seq->keys[0].bytes)) != 0) return 0;
     int common = LF_MIN(lf_sched_common_blocks(seq, other), max_blocks);
-    return lf_states_on(s) ? lf_states_last_mark(other, LF_MAX(other->n_done / BLOCK, next), common) : common;
+    return lf_states_on(s) ? lf_states_last_mark(other, LF_MAX(other->n_done / other->block_tokens, next), common)
+                           : common;
 }
 
 /* Whether it pays to wait for what other is computing: it will enter the block that seq needs next, covers the larger
@@ -71,8 +71,8 @@ static bool worth_waiting_for(const struct lf_sched *s, const struct lf_sched_se
     if (!lf_sched_in_prefill(other)) return false;
     int next = seq->n_hint, n = will_have(s, seq, other, next, max_blocks);
     if (n == 0) return false;
-    int64_t left = seq->n_prompt - (int64_t)next * BLOCK;
-    int64_t gain = (int64_t)(n - next) * BLOCK;
+    int64_t left = seq->n_prompt - (int64_t)next * seq->block_tokens;
+    int64_t gain = (int64_t)(n - next) * seq->block_tokens;
     int64_t other_left = other->n_prompt - other->n_done;
     return 2 * gain >= left && other_left <= 4 * left;
 }
@@ -104,7 +104,7 @@ static int64_t need_beside(const struct lf_sched *s, const struct lf_sched_seq *
 static bool reserve(struct lf_sched *s, struct lf_sched_seq *seq, int max_blocks)
 {
     int n_found = lf_sched_hit(s, seq, 0, max_blocks, false);
-    seq->table_stride = (int)lf_sched_n_blocks(seq->n_prompt, seq->max_tokens);
+    seq->table_stride = (int)lf_sched_n_blocks(&s->opts.windows, seq->n_prompt, seq->max_tokens);
     seq->n_hint = n_found;
     if (!lf_sched_hits_at_marks(s)) seq->n_leading = n_found;
     lf_tables_get_hit(s, seq, n_found);

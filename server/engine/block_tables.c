@@ -8,11 +8,10 @@
 #include "server/engine/marks.h"
 #include "server/engine/shared_blocks.h"
 
-enum { BLOCK = LF_KV_BLOCK_TOKENS };
-
-int64_t lf_sched_n_blocks(int n_prompt, int max_tokens)
+int64_t lf_sched_n_blocks(const struct lf_kv_windows *w, int n_prompt, int max_tokens)
 {
-    return ((int64_t)n_prompt + max_tokens + BLOCK - 1) / BLOCK;
+    int block = lf_kv_windows_block_tokens(w);
+    return ((int64_t)n_prompt + max_tokens + block - 1) / block;
 }
 
 int64_t lf_sched_n_spare(const struct lf_sched *s)
@@ -23,15 +22,14 @@ int64_t lf_sched_n_spare(const struct lf_sched *s)
 
 int64_t lf_sched_need(const struct lf_sched *s, int n_prompt, int max_tokens)
 {
-    return lf_kv_windows_need(&s->opts.windows, lf_sched_n_blocks(n_prompt, max_tokens));
+    return lf_kv_windows_need(&s->opts.windows, lf_sched_n_blocks(&s->opts.windows, n_prompt, max_tokens));
 }
 
 static int64_t n_reserved_for(const struct lf_sched *s, const struct lf_sched_seq *seq)
 {
     int64_t n = 0;
     for (int g = 0; g < s->opts.windows.n; g++)
-        if (lf_kv_windows_slides(&s->opts.windows, g))
-            n += lf_kv_windows_held(s->opts.windows.tokens[g], seq->table_stride);
+        if (lf_kv_windows_slides(&s->opts.windows, g)) n += lf_kv_windows_held(&s->opts.windows, g, seq->table_stride);
     return n;
 }
 
@@ -69,13 +67,13 @@ static void put(struct lf_sched *s, struct lf_sched_seq *seq, int g, int i)
 void lf_tables_get_hit(struct lf_sched *s, struct lf_sched_seq *seq, int n)
 {
     for (int g = 0; g < lf_kv_windows_n(&s->opts.windows); g++) {
-        int first = lf_kv_windows_first(s->opts.windows.tokens[g], n);
+        int first = lf_kv_windows_first(&s->opts.windows, g, n);
         for (int i = first; i < n; i++) get(s, seq, g, i, lf_sched_find_in(s, seq, g, i));
         seq->tables[g] = (struct lf_sched_table){.first = first, .end = n};
     }
     seq->n_blocks = n;
     seq->n_entered = n;
-    seq->n_cached = seq->n_done = n * BLOCK;
+    seq->n_cached = seq->n_done = n * seq->block_tokens;
 }
 
 void lf_tables_reserve(struct lf_sched *s, struct lf_sched_seq *seq)
@@ -96,7 +94,7 @@ void lf_tables_reserve(struct lf_sched *s, struct lf_sched_seq *seq)
 
 void lf_tables_cover(struct lf_sched *s, struct lf_sched_seq *seq, int n_tokens)
 {
-    int n = (n_tokens + BLOCK - 1) / BLOCK;
+    int n = (n_tokens + seq->block_tokens - 1) / seq->block_tokens;
     for (int g = 0; g < s->opts.windows.n; g++) {
         struct lf_sched_table *t = &seq->tables[g];
         if (!lf_kv_windows_slides(&s->opts.windows, g)) continue;
@@ -108,7 +106,7 @@ void lf_tables_cover(struct lf_sched *s, struct lf_sched_seq *seq, int n_tokens)
 static int n_passed(const struct lf_sched_seq *seq)
 {
     int n = LF_MIN(seq->n_done, seq->n_ids - seq->n_placeholders);
-    return n > 0 ? (n - 1) / BLOCK : 0;
+    return n > 0 ? (n - 1) / seq->block_tokens : 0;
 }
 
 void lf_tables_slide(struct lf_sched *s, struct lf_sched_seq *seq)
@@ -116,7 +114,7 @@ void lf_tables_slide(struct lf_sched *s, struct lf_sched_seq *seq)
     for (int g = 0; g < s->opts.windows.n; g++) {
         if (!lf_kv_windows_slides(&s->opts.windows, g)) continue;
         struct lf_sched_table *t = &seq->tables[g];
-        int first = lf_kv_windows_first(s->opts.windows.tokens[g], n_passed(seq));
+        int first = lf_kv_windows_first(&s->opts.windows, g, n_passed(seq));
         for (; t->first < LF_MIN(first, t->end); t->first++) put(s, seq, g, t->first);
     }
 }
@@ -124,7 +122,7 @@ void lf_tables_slide(struct lf_sched *s, struct lf_sched_seq *seq)
 static void take_over_sliding(struct lf_sched *s, struct lf_sched_seq *seq, int g, int n)
 {
     struct lf_sched_table *t = &seq->tables[g];
-    int own = seq->n_done / BLOCK, first = lf_kv_windows_first(s->opts.windows.tokens[g], n);
+    int own = seq->n_done / seq->block_tokens, first = lf_kv_windows_first(&s->opts.windows, g, n);
     while (t->end > LF_MAX(own, t->first)) put(s, seq, g, --t->end);
     for (; t->first < LF_MIN(first, t->end); t->first++) put(s, seq, g, t->first);
     if (t->first == t->end) t->first = t->end = LF_MAX(first, own);
@@ -138,14 +136,14 @@ void lf_tables_take_over(struct lf_sched *s, struct lf_sched_seq *seq, int n)
             take_over_sliding(s, seq, g, n);
             continue;
         }
-        for (int i = seq->n_done / BLOCK; i < n; i++) {
+        for (int i = seq->n_done / seq->block_tokens; i < n; i++) {
             int32_t found = lf_sched_find_in(s, seq, g, i);
             put(s, seq, g, i);
             get(s, seq, g, i, found);
         }
     }
-    seq->n_cached += n * BLOCK - seq->n_done;
-    seq->n_done = n * BLOCK;
+    seq->n_cached += n * seq->block_tokens - seq->n_done;
+    seq->n_done = n * seq->block_tokens;
     seq->n_entered = n;
 }
 
@@ -154,7 +152,7 @@ void lf_tables_take_coming(struct lf_sched *s, struct lf_sched_seq *seq, int n)
     for (int g = 0; g < s->opts.windows.n; g++) {
         struct lf_sched_table *t = &seq->tables[g];
         if (!lf_kv_windows_slides(&s->opts.windows, g)) continue;
-        t->coming = LF_MAX(seq->n_done / BLOCK, lf_kv_windows_first(s->opts.windows.tokens[g], n));
+        t->coming = LF_MAX(seq->n_done / seq->block_tokens, lf_kv_windows_first(&s->opts.windows, g, n));
         t->coming_end = n;
         for (int i = t->coming; i < n; i++) LF_ASSERT(lf_block_pool_take(s->opts.pool, &lf_sched_table(seq, g)[i]));
     }
@@ -164,7 +162,7 @@ void lf_tables_leap(struct lf_sched *s, struct lf_sched_seq *seq, int n)
 {
     for (int g = 0; g < s->opts.windows.n; g++) {
         struct lf_sched_table *t = &seq->tables[g];
-        int first = lf_kv_windows_first(s->opts.windows.tokens[g], n);
+        int first = lf_kv_windows_first(&s->opts.windows, g, n);
         if (!lf_kv_windows_slides(&s->opts.windows, g)) continue;
         for (; t->first < LF_MIN(first, t->end); t->first++) put(s, seq, g, t->first);
         if (t->first == t->end) t->first = t->end = t->coming;
@@ -176,7 +174,7 @@ void lf_tables_leap(struct lf_sched *s, struct lf_sched_seq *seq, int n)
         }
         t->coming = t->coming_end = 0;
     }
-    seq->n_done = n * BLOCK;
+    seq->n_done = n * seq->block_tokens;
 }
 
 void lf_tables_drop_coming(struct lf_sched *s, struct lf_sched_seq *seq)
@@ -192,8 +190,8 @@ static void enter_in(struct lf_sched *s, struct lf_sched_seq *seq, int g, int i,
 {
     struct lf_prefix_key key = lf_prefix_group_key(&seq->keys[i + 1], g);
     const struct lf_prefix_origin origin = {
-        .tenant = seq->tenant_id, .depth = (uint32_t)(i * BLOCK), .group = (uint8_t)g, .passes = passes};
-    lf_prefix_cache_insert_key(s->opts.prefix, &seq->keys[i], &key, seq->ids + (int64_t)i * BLOCK,
+        .tenant = seq->tenant_id, .depth = (uint32_t)(i * seq->block_tokens), .group = (uint8_t)g, .passes = passes};
+    lf_prefix_cache_insert_key(s->opts.prefix, &seq->keys[i], &key, seq->ids + (int64_t)i * seq->block_tokens,
                                lf_sched_table(seq, g)[i], origin);
 }
 
@@ -204,7 +202,7 @@ static void enter_block(struct lf_sched *s, struct lf_sched_seq *seq, int i)
         int window = s->opts.windows.tokens[g];
         if (!is_held(seq, g, i)) continue;
         bool passes = window > 0 && !lf_marks_keep(seq, window, i);
-        if (passes && i < lf_kv_windows_first(window, n_passed(seq))) continue;
+        if (passes && i < lf_kv_windows_first(&s->opts.windows, g, n_passed(seq))) continue;
         enter_in(s, seq, g, i, passes);
     }
 }
@@ -212,11 +210,12 @@ static void enter_block(struct lf_sched *s, struct lf_sched_seq *seq, int i)
 void lf_tables_enter(struct lf_sched *s, struct lf_sched_seq *seq)
 {
     if (!seq->keys) return;
-    int n_full = LF_MIN(seq->n_done, seq->n_ids - seq->n_placeholders) / BLOCK;
+    int n_full = LF_MIN(seq->n_done, seq->n_ids - seq->n_placeholders) / seq->block_tokens;
     for (; seq->n_entered < n_full; seq->n_entered++) {
         int i = seq->n_entered;
         if (seq->n_keys <= i + 1) {
-            lf_prefix_key_next(&seq->keys[i], seq->ids + (int64_t)i * BLOCK, &seq->keys[i + 1]);
+            lf_prefix_key_next(&seq->keys[i], seq->ids + (int64_t)i * seq->block_tokens, seq->block_tokens,
+                               &seq->keys[i + 1]);
             seq->n_keys = i + 2;
         }
         enter_block(s, seq, i);
@@ -326,9 +325,9 @@ int64_t lf_tables_check(const struct lf_sched *s, const struct lf_sched_seq *seq
             LF_ASSERT(t->end == seq->n_blocks && (t->first == 0 || lf_kv_windows_slides(w, g)));
             continue;
         }
-        LF_ASSERT(t->first <= t->end && t->first <= lf_kv_windows_first(w->tokens[g], seq->n_done / BLOCK));
-        LF_ASSERT(t->end * BLOCK >= seq->n_done && t->end <= seq->table_stride);
-        LF_ASSERT(t->end - t->first <= lf_kv_windows_held(w->tokens[g], seq->table_stride));
+        LF_ASSERT(t->first <= t->end && t->first <= lf_kv_windows_first(w, g, seq->n_done / seq->block_tokens));
+        LF_ASSERT(t->end * seq->block_tokens >= seq->n_done && t->end <= seq->table_stride);
+        LF_ASSERT(t->end - t->first <= lf_kv_windows_held(w, g, seq->table_stride));
         *n_loose += t->end - t->first;
     }
     return pinned ? 0 : n_reserved_for(s, seq);
@@ -337,7 +336,7 @@ int64_t lf_tables_check(const struct lf_sched *s, const struct lf_sched_seq *seq
 void lf_tables_check_writable(const struct lf_sched *s, const struct lf_sched_seq *seq, const int32_t *refs)
 {
     for (int g = 0; g < lf_kv_windows_n(&s->opts.windows); g++)
-        for (int i = seq->n_done / BLOCK; i < seq->tables[g].end; i++) {
+        for (int i = seq->n_done / seq->block_tokens; i < seq->tables[g].end; i++) {
             int32_t block = lf_sched_table(seq, g)[i];
             LF_ASSERT(refs[block] == 1 && !s->opts.pool->blocks[block].cached);
         }

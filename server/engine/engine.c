@@ -344,12 +344,12 @@ static uint64_t bytes_of_seq(void)
 }
 
 /* What steps do with states, and the records of slots. */
-static uint64_t bytes_of_states(const struct lf_engine_opts *o)
+static uint64_t bytes_of_states(const struct lf_engine_opts *o, int block_tokens)
 {
     uint64_t n_marks = (uint64_t)lf_batch_n_marks(o->max_seqs) * (LF_ENGINE_ASYNC_STEPS_N + 1);
     if (o->n_slots == 0) return 0;
     return (uint64_t)o->max_seqs * sizeof(struct lf_state_seq) + n_marks * sizeof(struct lf_state_mark) +
-           lf_kv_host_bytes(o->n_slots, true);
+           lf_kv_host_bytes(o->n_slots, block_tokens, true);
 }
 
 static uint64_t bytes_of_out(int n_vocab)
@@ -374,13 +374,14 @@ uint64_t lf_engine_answer_bytes(uint64_t n_tokens)
     return n_tokens * (sizeof(int32_t) + sizeof(uint32_t) + sizeof(struct lf_sampled)); /* an id, a gram, an entry */
 }
 
-uint64_t lf_engine_host_bytes(const struct lf_engine_opts *o, int n_vocab, int n_blocks)
+uint64_t lf_engine_host_bytes(const struct lf_engine_opts *o, int n_vocab, int n_blocks, int block_tokens)
 {
     return sizeof(struct lf_engine) + (uint64_t)o->max_seqs * bytes_of_seq() +
            (uint64_t)lf_batch_n_slots(o->max_seqs) * sizeof(int) + (uint64_t)o->max_out * bytes_of_out(n_vocab) +
            (uint64_t)n_mask_threads(o) * MASK_STACK_BYTES + (uint64_t)o->chunk * sizeof(int32_t) +
            (uint64_t)n_tenants(o) * sizeof(struct lf_sched_tenant) + (uint64_t)n_blocks * sizeof(uint32_t) +
-           bytes_of_states(o) + lf_kv_host_bytes(n_blocks, true) + lf_tiers_host_bytes(o, n_blocks);
+           bytes_of_states(o, block_tokens) + lf_kv_host_bytes(n_blocks, block_tokens, true) +
+           lf_tiers_host_bytes(o, n_blocks);
 }
 
 static bool allocate_states(struct lf_engine *e)
@@ -467,13 +468,13 @@ static void set_states(struct lf_engine_states *out, const struct lf_kv_cache *k
 
 static void set_groups(struct lf_engine_state *out, const struct lf_kv_cache *kv)
 {
-    int64_t n_blocks = (out->ctx + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS;
+    const struct lf_kv_windows w = lf_kv_cache_windows(kv);
+    int64_t n_blocks = ((int64_t)out->ctx + kv->block_tokens - 1) / kv->block_tokens;
     out->n_groups = kv->n_groups;
     for (int i = 0; i < kv->n_groups; i++)
-        out->groups[i] =
-            (struct lf_engine_group){.window = kv->groups[i].window,
-                                     .n_layers = kv->groups[i].n_layers,
-                                     .n_request_blocks = (int)lf_kv_windows_held(kv->groups[i].window, n_blocks)};
+        out->groups[i] = (struct lf_engine_group){.window = kv->groups[i].window,
+                                                  .n_layers = kv->groups[i].n_layers,
+                                                  .n_request_blocks = (int)lf_kv_windows_held(&w, i, n_blocks)};
 }
 
 enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_backend *backend, struct lf_kv_cache *kv,
@@ -537,6 +538,7 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
     e->figures.most_tokens = lf_engine_fit(e, limits.n_blocks);
     set_groups(&e->figures, kv);
     set_states(&e->figures.states, kv, opts->max_seqs);
+    e->figures.block_tokens = kv->block_tokens;
     e->figures.max_seqs = opts->max_seqs;
     e->figures.is_host = lf_device_info(kv->dev)->is_host;
     e->figures.prefix_cache = kv->prefix != NULL;
@@ -595,7 +597,7 @@ void lf_engine_snapshot(struct lf_engine *engine, struct lf_engine_state *out)
 
 int64_t lf_engine_fit(const struct lf_engine *e, int64_t n_blocks)
 {
-    return LF_MIN(lf_kv_windows_fit(&e->sched.opts.windows, n_blocks) * LF_KV_BLOCK_TOKENS, e->opts.ctx);
+    return LF_MIN(lf_kv_windows_fit(&e->sched.opts.windows, n_blocks) * e->kv->block_tokens, e->opts.ctx);
 }
 
 int64_t lf_engine_largest(struct lf_engine *engine, uint64_t tenant)

@@ -56,7 +56,7 @@ LF_MUST_CHECK enum lf_status lf_engine_create(struct lf_engine **out, const stru
                                               struct lf_kv_cache *kv, const struct lf_engine_opts *opts,
                                               struct lf_err *err);
 /* Bytes the engine allocates at create for these options: part of the memory plan's host_bytes. */
-uint64_t lf_engine_host_bytes(const struct lf_engine_opts *opts, int n_vocab, int n_blocks);
+uint64_t lf_engine_host_bytes(const struct lf_engine_opts *opts, int n_vocab, int n_blocks, int block_tokens);
 /* What the answers of all that runs at once may take at most: an entry a token of the cache. */
 uint64_t lf_engine_answer_bytes(uint64_t n_tokens);
 /* No new requests (LF_SHUTDOWN); those in flight go on. */
@@ -141,6 +141,7 @@ struct lf_engine_state {
         most_tokens; /* of prompt and answer of a request, where nothing is pinned: <= ctx, and what the cache holds */
     int n_running, n_waiting;
     int64_t waiting_tokens;
+    int block_tokens; /* of a sequence, that a block stands for */
     int n_blocks, n_blocks_used, n_blocks_cached, n_blocks_free;
     int n_blocks_pinned; /* of those used */
     int n_groups;        /* of layers (kv/kv_layout.h), of the first LF_ENGINE_GROUPS_N the numbers */

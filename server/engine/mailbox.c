@@ -264,14 +264,14 @@ int64_t lf_mailbox_pin_blocks(const struct lf_mailbox *mb, enum lf_pin pin, int6
 
 static int64_t n_pin_blocks(const struct lf_mailbox *mb, const struct lf_request *req, enum lf_pin pin)
 {
-    return lf_mailbox_pin_blocks(mb, pin, req->params.n_prompt / LF_KV_BLOCK_TOKENS);
+    return lf_mailbox_pin_blocks(mb, pin, req->params.n_prompt / lf_kv_windows_block_tokens(&mb->limits.windows));
 }
 
 /* Slots that it pins: none where there are no states. */
 static int n_pin_slots(const struct lf_mailbox *mb, const struct lf_request *req)
 {
     bool pins = mb->limits.has_states && req->params.pin == LF_PIN_DEVICE;
-    return pins ? lf_states_n_pinned(req->params.n_prompt) : 0;
+    return pins ? lf_states_n_pinned(&req->seq) : 0;
 }
 
 /* Under the lock: the same for slots of the device. */
@@ -286,7 +286,8 @@ static enum lf_status check_pin_slots(const struct lf_mailbox *mb, const struct 
 
 static int64_t n_needed(const struct lf_mailbox *mb, const struct lf_request *req)
 {
-    return lf_kv_windows_need(&mb->limits.windows, lf_sched_n_blocks(req->params.n_prompt, req->params.max_tokens));
+    return lf_kv_windows_need(&mb->limits.windows,
+                              lf_sched_n_blocks(&mb->limits.windows, req->params.n_prompt, req->params.max_tokens));
 }
 
 /* Under the lock: whether it and every other that is yet to be pinned to the device can be computed beside what all of

@@ -79,7 +79,7 @@ void lf_engine_poison_passed(struct lf_engine *e, const struct lf_sched_step *st
     if (!may_poison(e)) return;
     for (int i = 0; i < step->n_items; i++) {
         const struct lf_sched_seq *seq = step->items[i].seq;
-        int n_most = step->items[i].n_tokens / LF_KV_BLOCK_TOKENS + 2;
+        int n_most = step->items[i].n_tokens / seq->block_tokens + 2;
         for (int g = 0; g < lf_kv_windows_n(w); g++) {
             int end = lf_kv_windows_slides(w, g) ? seq->tables[g].first : 0;
             for (int k = LF_MAX(end - n_most, 0); k < end; k++) {

@@ -116,9 +116,9 @@ static void make_keys(struct lf_request *req, const struct lf_gen_params *p, con
 {
     struct lf_sched_seq *seq = &req->seq;
     lf_prefix_cache_root(prefix, p->salt, (size_t)p->salt_bytes, &seq->keys[0]);
-    int n_full = p->n_prompt / LF_KV_BLOCK_TOKENS;
+    int block = seq->block_tokens, n_full = p->n_prompt / block;
     for (int i = 0; i < n_full; i++)
-        lf_prefix_key_next(&seq->keys[i], seq->ids + (ptrdiff_t)i * LF_KV_BLOCK_TOKENS, &seq->keys[i + 1]);
+        lf_prefix_key_next(&seq->keys[i], seq->ids + (ptrdiff_t)i * block, block, &seq->keys[i + 1]);
     seq->n_keys = n_full + 1;
 }
 
@@ -135,6 +135,7 @@ static void fill(struct lf_request *req, const struct lf_gen_params *p, struct l
     lf_list_init(&req->flight_node);
     lf_list_init(&req->pin_node);
     lf_list_init(&req->seq.node);
+    req->seq.block_tokens = lf_kv_windows_block_tokens(&mailbox->limits.windows);
     req->seq.n_prompt = p->n_prompt;
     req->seq.max_tokens = p->max_tokens;
     req->seq.priority = p->priority;
@@ -166,7 +167,7 @@ static enum lf_status create(struct lf_request **out, const struct lf_gen_params
     int n_words = p->n_allowed_ids ? lf_batch_mask_words(backend->n_vocab) : 0;
     int n_before = n_before_prompt(p, speculates);
     size_t n_ids = (size_t)n_before + (size_t)p->n_prompt + (size_t)p->max_tokens;
-    size_t n_blocks = (size_t)lf_sched_n_blocks(p->n_prompt, p->max_tokens);
+    size_t n_blocks = (size_t)lf_sched_n_blocks(&mailbox->limits.windows, p->n_prompt, p->max_tokens);
     size_t n_entries = n_blocks * (size_t)lf_kv_windows_n(&mailbox->limits.windows); /* of a table for each group */
     size_t n_states = prefix ? n_entries + (size_t)mailbox->limits.slot_blocks : 0;
     size_t token_stride = stride_for(p->sampling.n_logprobs, offsetof(struct lf_sampled, rank));

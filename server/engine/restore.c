@@ -10,7 +10,7 @@
 #include "server/engine/states.h"
 
 enum { TIERS_N = LF_RESTORE_TIERS_N };
-enum { BLOCK = LF_KV_BLOCK_TOKENS, LEARNT_N = 32, LEAST_COMING_N = 16 };
+enum { LEARNT_N = 32, LEAST_COMING_N = 16 };
 enum { STATE_BITS = 2, STATE_MASK = (1 << STATE_BITS) - 1 }; /* of a block's byte; above them is its tier */
 static const double LONGEST_STEP = 1.25;                     /* of alone_ns: steps are predicted, not kept */
 static const double FORGETTING = 0.9;
@@ -93,7 +93,8 @@ static double compute_ns_of(const struct lf_sched *s, const struct lf_sched_seq 
 {
     double ns = 0;
     for (int i = seq->restore.first; i < seq->restore.end; i++)
-        if (lf_restore_state_at(seq, i) == LF_RESTORE_BELOW) ns += lf_cost_prefill_ns(&s->cost, i * BLOCK, BLOCK, 0);
+        if (lf_restore_state_at(seq, i) == LF_RESTORE_BELOW)
+            ns += lf_cost_prefill_ns(&s->cost, i * seq->block_tokens, seq->block_tokens, 0);
     return ns;
 }
 
@@ -155,7 +156,7 @@ static bool has_snapshot(struct lf_sched *s, const struct lf_sched_seq *seq, int
 /* The first block of a group that is to come for a leap from `first` to `end`. */
 static int first_coming(const struct lf_sched *s, int g, int first, int end)
 {
-    return LF_MAX(first, lf_kv_windows_first(s->opts.windows.tokens[g], end));
+    return LF_MAX(first, lf_kv_windows_first(&s->opts.windows, g, end));
 }
 
 /* Of what a leap to n needs in a group with a window the last that is not below; -1: all is. */
@@ -233,7 +234,7 @@ static void plan_leap(struct lf_sched *s, struct lf_sched_seq *seq, int first, i
     if (n == first) return;
     int n_sliding = note_coming(s, seq, first, n);
     double load_ns = load_ns_of(below, r, &longest);
-    double compute_ns = lf_cost_prefill_ns(&s->cost, first * BLOCK, (n - first) * BLOCK, 0);
+    double compute_ns = lf_cost_prefill_ns(&s->cost, first * seq->block_tokens, (n - first) * seq->block_tokens, 0);
     bool pays = lf_restore_choose(compute_ns, load_ns, false) == LF_RESTORE_WAIT;
     if (!pays) below->block_ns[longest] *= FORGETTING;
     if (pays && n_sliding <= lf_sched_n_spare(s) && lf_states_take_coming(s, seq))
@@ -251,7 +252,7 @@ int lf_restore_leap(struct lf_sched *s, struct lf_sched_seq *seq)
         lf_tables_drop_coming(s, seq);
         lf_states_drop_coming(s, seq);
     } else {
-        n = r->end * BLOCK - seq->n_done;
+        n = r->end * seq->block_tokens - seq->n_done;
         lf_tables_leap(s, seq, r->end);
         lf_states_leap(s, seq, r->end);
     }
@@ -303,7 +304,8 @@ static void choose_again(const struct lf_sched *s, struct lf_sched_seq *seq)
     struct lf_restore *r = &seq->restore;
     int n_below = n_below_of(r), longest = 0;
     if (r->way != LF_RESTORE_WAIT || n_below == 0 || r->leaps) return;
-    double compute_ns = lf_cost_prefill_ns(&s->cost, (r->end - n_below) * BLOCK, n_below * BLOCK, 0);
+    double compute_ns =
+        lf_cost_prefill_ns(&s->cost, (r->end - n_below) * seq->block_tokens, n_below * seq->block_tokens, 0);
     double load_ns = load_ns_of(below, r, &longest);
     enum lf_restore_way way = lf_restore_choose(compute_ns, load_ns, below->may_meet);
     if (way == LF_RESTORE_WAIT || (way == LF_RESTORE_NOT && compute_ns >= WORTH * load_ns)) return;
@@ -314,7 +316,7 @@ static void choose_again(const struct lf_sched *s, struct lf_sched_seq *seq)
 /* Whether block i of a tier will be back before the device could have computed up to it. */
 static bool comes_in_time(const struct lf_sched *s, const struct lf_sched_seq *seq, int i, int n_ahead)
 {
-    double compute_ns = lf_cost_prefill_ns(&s->cost, seq->n_done, i * BLOCK - seq->n_done, 0);
+    double compute_ns = lf_cost_prefill_ns(&s->cost, seq->n_done, i * seq->block_tokens - seq->n_done, 0);
     return (n_ahead + 1) * s->opts.below.block_ns[lf_restore_tier_at(seq, i)] <= compute_ns;
 }
 
@@ -330,7 +332,7 @@ int lf_restore_next(const struct lf_sched *s, struct lf_sched_seq *seq, const st
 {
     struct lf_restore *r = &seq->restore;
     bool meet = r->way == LF_RESTORE_MEET;
-    int lowest = LF_MAX(r->first, (seq->n_done + BLOCK - 1) / BLOCK);
+    int lowest = LF_MAX(r->first, (seq->n_done + seq->block_tokens - 1) / seq->block_tokens);
     if (!wants(r, traffic)) return -1;
     if (r->leaps) return next_of_leap(s, seq, traffic);
     for (int k = 0; k < r->end - lowest; k++) {
@@ -427,30 +429,31 @@ void lf_restore_forget(struct lf_sched_seq *seq, int i)
 int lf_restore_step_over(struct lf_sched_seq *seq)
 {
     int before = seq->n_done;
-    while (seq->n_done % BLOCK == 0 && lf_restore_state_at(seq, seq->n_done / BLOCK) == LF_RESTORE_THERE)
-        seq->n_done += BLOCK;
+    while (seq->n_done % seq->block_tokens == 0 &&
+           lf_restore_state_at(seq, seq->n_done / seq->block_tokens) == LF_RESTORE_THERE)
+        seq->n_done += seq->block_tokens;
     return seq->n_done - before;
 }
 
 int lf_restore_room(const struct lf_sched_seq *seq)
 {
     const struct lf_restore *r = &seq->restore;
-    int i = seq->n_done / BLOCK;
+    int i = seq->n_done / seq->block_tokens;
     if (r->leaps) return 0;
     if (i >= r->end) return seq->n_prompt - seq->n_done;
     enum lf_restore_state least = r->way == LF_RESTORE_WAIT ? LF_RESTORE_BELOW : LF_RESTORE_COMING;
     while (i < r->end && lf_restore_state_at(seq, i) < least) i++;
-    return i < r->end ? LF_MAX(i * BLOCK - seq->n_done, 0) : seq->n_prompt - seq->n_done;
+    return i < r->end ? LF_MAX(i * seq->block_tokens - seq->n_done, 0) : seq->n_prompt - seq->n_done;
 }
 
 void lf_restore_claim(struct lf_sched_seq *seq, int n)
 {
-    for (int i = seq->n_done / BLOCK; i * BLOCK < seq->n_done + n && i < seq->restore.end; i++)
+    for (int i = seq->n_done / seq->block_tokens; i * seq->block_tokens < seq->n_done + n && i < seq->restore.end; i++)
         lf_restore_forget(seq, i);
 }
 
 int lf_restore_next_computed(const struct lf_sched_seq *seq)
 {
     const struct lf_restore *r = &seq->restore;
-    return r->way == LF_RESTORE_WAIT ? LF_MAX(seq->n_done, r->end * BLOCK) : seq->n_done;
+    return r->way == LF_RESTORE_WAIT ? LF_MAX(seq->n_done, r->end * seq->block_tokens) : seq->n_done;
 }

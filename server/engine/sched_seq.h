@@ -24,11 +24,12 @@ struct lf_sched_table {
 
 /* Lives inside the request. The first group is set before submit. */
 struct lf_sched_seq {
-    int32_t *ids;    /* [n_prompt + max_tokens] borrowed; the prompt, then what was sampled */
-    int32_t *blocks; /* [groups, lf_sched_n_blocks(n_prompt, max_tokens)] borrowed; the block tables, valid while
-                      * running: block_tables.h */
+    int32_t *ids;               /* [n_prompt + max_tokens] borrowed; the prompt, then what was sampled */
+    int32_t *blocks;            /* [groups, lf_sched_n_blocks] borrowed; the block tables, valid while
+                                 * running: block_tables.h */
     struct lf_prefix_key *keys; /* [that + 1] borrowed; key of the chain before block i. NULL without prefix cache */
     int n_keys;                 /* of keys that are worked out: those of the prompt's full blocks, and the root */
+    int block_tokens;           /* that a block of its tables, and a key, stands for: the scheduler's */
     int n_prompt, max_tokens;
     int priority;
     uint64_t tenant_id;
@@ -57,7 +58,7 @@ struct lf_sched_seq {
     int32_t state_in;            /* what its next step begins with; -1: its own, or zeros at 0 */
     int32_t state_coming;        /* what is brought back */
     int32_t state_mark;          /* behind n_mark blocks, of which not all ids are known */
-    int32_t states_pinned[2];    /* behind (n_prompt - 1) / 64 and n_prompt / 64 blocks, as pins */
+    int32_t states_pinned[2];    /* behind the blocks of n_prompt - 1 and of n_prompt tokens, as pins */
     int n_mark, n_multiple, due; /* n_multiple: blocks before its last mark at a multiple; due: pins promised to it */
     int n_entered;               /* leading blocks that were offered to the prefix cache, or came from it */
     int n_hint;                  /* leading blocks that it could have had from the cache when last looked */

@@ -12,7 +12,7 @@
 #include "server/engine/shared_blocks.h"
 #include "server/engine/states.h"
 
-enum { BLOCK = LF_KV_BLOCK_TOKENS, GROWTH = 4 };
+enum { GROWTH = 4 };
 static const double PREFILL_SHARE = 0.25;  /* of the step's time, at least */
 static const double PROPOSAL_SHARE = 0.25; /* of a step beside it, at most, where more than one decodes */
 static const double ELDEST_SHARE = 0.25;   /* of the prefills' time, for the one admitted first */
@@ -26,6 +26,11 @@ static struct lf_sched_seq *seq_of(struct lf_list *node)
     return LF_LIST_ENTRY(node, struct lf_sched_seq, node);
 }
 
+static int block_tokens(const struct lf_sched *s)
+{
+    return lf_kv_windows_block_tokens(&s->opts.windows);
+}
+
 void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts)
 {
     LF_ASSERT(opts->chunk >= 1 && opts->max_seqs >= 1 && opts->max_out >= 1 && opts->token_tile >= 1);
@@ -35,7 +40,7 @@ void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts)
     LF_ASSERT(opts->windows.n >= 0 && opts->windows.n <= LF_KV_WINDOWS_N);
     LF_ASSERT(!opts->slots || opts->slots->n_blocks > opts->max_seqs + opts->n_kept);
     LF_ASSERT((opts->snapshots != NULL) == (opts->slots && opts->prefix));
-    LF_ASSERT(!opts->whole_chunks || opts->chunk >= 2 * BLOCK);
+    LF_ASSERT(!opts->whole_chunks || opts->chunk >= 2 * lf_kv_windows_block_tokens(&opts->windows));
     memset(s, 0, sizeof(*s));
     s->opts = *opts;
     lf_list_init(&s->waiting);
@@ -77,7 +82,7 @@ static bool has_all(const struct lf_sched_seq *seq)
  * move to the end of the list, so the next step begins with the others. */
 static void plan_decodes(struct lf_sched *s, struct lf_sched_step *step, bool prefills)
 {
-    int room_tokens = prefills ? s->opts.chunk - LF_MIN(BLOCK, s->opts.chunk / 2) : s->opts.chunk;
+    int room_tokens = prefills ? s->opts.chunk - LF_MIN(block_tokens(s), s->opts.chunk / 2) : s->opts.chunk;
     int room_out = prefills ? LF_MAX(s->opts.max_out - 1, 1) : s->opts.max_out;
     int room_items = prefills ? LF_MAX(s->opts.max_seqs - 1, 1) : s->opts.max_seqs;
     int room = LF_MIN(LF_MIN(room_tokens, room_out), room_items), n = s->n_running;
@@ -105,7 +110,8 @@ static int proposal_room(const struct lf_sched *s, const struct lf_sched_seq *se
 {
     if (!seq->speculation || lf_states_on(s)) return 0;
     for (int g = 0; g < s->opts.windows.n; g++)
-        if (lf_kv_windows_slides(&s->opts.windows, g)) room = LF_MIN(room, BLOCK - 1 - seq->n_done % BLOCK);
+        if (lf_kv_windows_slides(&s->opts.windows, g))
+            room = LF_MIN(room, seq->block_tokens - 1 - seq->n_done % seq->block_tokens);
     return LF_MIN(room, seq->n_prompt + seq->max_tokens - seq->n_ids - 1);
 }
 
@@ -215,7 +221,8 @@ static int cut(const struct lf_sched_seq *seq, int n, int room, bool must)
 {
     int64_t first = seq->n_done, end = first + LF_MIN(n, room);
     if (end >= seq->n_prompt) return (int)tokens_left(seq);
-    if (end / BLOCK * BLOCK > first) return (int)(end / BLOCK * BLOCK - first);
+    if (end / seq->block_tokens * seq->block_tokens > first)
+        return (int)(end / seq->block_tokens * seq->block_tokens - first);
     if (end / LF_SCHED_MIN_TOKENS * LF_SCHED_MIN_TOKENS > first)
         return (int)(end / LF_SCHED_MIN_TOKENS * LF_SCHED_MIN_TOKENS - first);
     if (!must) return 0;
@@ -226,9 +233,10 @@ static int cut(const struct lf_sched_seq *seq, int n, int room, bool must)
 /* The same where all chunks end at a block's end: the next one if it has to be. */
 static int cut_whole(const struct lf_sched_seq *seq, int n, int room, bool must)
 {
-    int64_t first = seq->n_done, end = first + LF_MIN(n, room), next = (first / BLOCK + 1) * BLOCK;
+    int64_t first = seq->n_done, end = first + LF_MIN(n, room),
+            next = (first / seq->block_tokens + 1) * seq->block_tokens;
     if (end >= seq->n_prompt) return (int)tokens_left(seq);
-    if (end >= next) return (int)(end / BLOCK * BLOCK - first);
+    if (end >= next) return (int)(end / seq->block_tokens * seq->block_tokens - first);
     int64_t least = LF_MIN(next - first, tokens_left(seq));
     return must && least <= room ? (int)least : 0;
 }
@@ -262,8 +270,8 @@ static double plan_chunk(struct lf_sched *s, struct lf_sched_step *step, struct 
 {
     int room = s->opts.chunk - step->n_tokens, room_out = s->opts.max_out - step->n_out;
     /* Nothing is known yet about steps much larger than those measured. */
-    int known = s->cost.n_seen == 0 ? BLOCK : GROWTH * (int)s->cost.most_tokens;
-    room = LF_MIN(room, LF_MAX(known, BLOCK) - step->n_prefill_tokens);
+    int known = s->cost.n_seen == 0 ? block_tokens(s) : GROWTH * (int)s->cost.most_tokens;
+    room = LF_MIN(room, LF_MAX(known, block_tokens(s)) - step->n_prefill_tokens);
     room = LF_MIN(room, lf_restore_room(seq));
     if (seq->all_logits) room = LF_MIN(room, room_out);
     if (room_out < 1) room = LF_MIN(room, (int)tokens_left(seq) - 1); /* the last token needs one */
@@ -294,7 +302,7 @@ static bool waits_for_mark_of(const struct lf_sched_seq *seq, const struct lf_sc
     if (other->n_done < seq->n_done || !lf_sched_in_prefill(other) || other->waits) return false;
     if (other->n_done == seq->n_done && other->admitted_no >= seq->admitted_no) return false;
     if (!have_same_key(seq, other, 1)) return false;
-    int mark = lf_states_next_mark(other, other->n_done / BLOCK, lf_sched_max_cached_blocks(seq));
+    int mark = lf_states_next_mark(other, other->n_done / other->block_tokens, lf_sched_max_cached_blocks(seq));
     return mark > 0 && have_same_key(seq, other, mark);
 }
 
@@ -311,9 +319,9 @@ static bool waits_for_mark(const struct lf_sched *s, const struct lf_sched_seq *
 /* Whether the block that seq needs next is the one that other computes next, and seq may take it over. */
 static bool needs_what_computes(const struct lf_sched_seq *seq, const struct lf_sched_seq *other)
 {
-    int next = seq->n_done / BLOCK + 1;
-    if (!seq->keys || seq->all_logits || next * BLOCK >= seq->n_prompt) return false;
-    return lf_sched_in_prefill(other) && other->n_done < next * BLOCK && have_same_key(seq, other, next);
+    int next = seq->n_done / seq->block_tokens + 1;
+    if (!seq->keys || seq->all_logits || next * seq->block_tokens >= seq->n_prompt) return false;
+    return lf_sched_in_prefill(other) && other->n_done < next * seq->block_tokens && have_same_key(seq, other, next);
 }
 
 /* A tenant's eldest prefill saves up its quarter until it buys the smallest chunk. Where it is the shortest too, or
@@ -326,7 +334,7 @@ static double plan_eldest(struct lf_sched *s, struct lf_sched_step *step, struct
         t->eldest_credit_ns = 0;
         return 0;
     }
-    int n = (int)LF_MIN(tokens_left(eldest), ends_whole(s, eldest) ? BLOCK : LF_SCHED_MIN_TOKENS);
+    int n = (int)LF_MIN(tokens_left(eldest), ends_whole(s, eldest) ? block_tokens(s) : LF_SCHED_MIN_TOKENS);
     double price_ns = lf_cost_prefill_ns(&s->cost, eldest->n_done, n, eldest->all_logits ? n : 0);
     double saved_ns = t->eldest_credit_ns + budget_ns * ELDEST_SHARE;
     t->eldest_credit_ns = LF_MIN(saved_ns, price_ns + budget_ns);
@@ -340,7 +348,7 @@ static double plan_eldest(struct lf_sched *s, struct lf_sched_step *step, struct
  * tokens that one may already have. */
 static void catch_up(struct lf_sched *s, struct lf_sched_seq *seq)
 {
-    int first = seq->n_done / BLOCK;
+    int first = seq->n_done / seq->block_tokens;
     if (!seq->keys || seq->all_logits || seq->restore.leaps) return;
     int n = lf_sched_hit(s, seq, first, lf_sched_max_cached_blocks(seq), false);
     if (n <= first) return;
@@ -403,8 +411,8 @@ static double prefill_budget_ns(const struct lf_sched *s, const struct lf_sched_
     const struct lf_sched_tenant *t = lf_prefill_order_next(s);
     double due_ns = (decode_ns - n * t->decode_ns) / (n - 1) / price(s, t);
     if (due_ns <= budget_ns) return budget_ns;
-    return due_ns +
-           lf_cost_prefill_ns(&s->cost, lf_prefill_order_shortest(t)->n_done, BLOCK / 2, 0); /* lost to rounding */
+    return due_ns + lf_cost_prefill_ns(&s->cost, lf_prefill_order_shortest(t)->n_done, block_tokens(s) / 2,
+                                       0); /* lost to rounding */
 }
 
 /* Within a tenant the eldest gets its quarter first, then the shortest goes first; between them whoever was served
@@ -627,7 +635,7 @@ void lf_sched_check(const struct lf_sched *s, const int32_t *held, int32_t *refs
     {
         const struct lf_sched_seq *seq = seq_of(it);
         LF_ASSERT(seq->phase == LF_SCHED_RUNNING && seq->n_done <= seq->n_ids);
-        LF_ASSERT(seq->n_ids <= seq->n_prompt + seq->max_tokens && seq->n_done <= seq->n_blocks * BLOCK);
+        LF_ASSERT(seq->n_ids <= seq->n_prompt + seq->max_tokens && seq->n_done <= seq->n_blocks * seq->block_tokens);
         LF_ASSERT(seq->n_placeholders >= 0 && seq->n_placeholders <= seq->n_ids - seq->n_prompt);
         n_reserved += lf_tables_check(s, seq, refs, &n_loose);
         n_running++;

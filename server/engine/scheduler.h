@@ -97,7 +97,7 @@ struct lf_sched_opts {
     struct lf_block_pool *slots;
     struct lf_prefix_cache *snapshots; /* over slots; NULL as prefix */
     int slot_blocks;                   /* kv_layout.h */
-    bool whole_chunks;                 /* chunks of prompts end at multiples of 64, or with the prompt; chunk >= 128 */
+    bool whole_chunks;                 /* chunks of prompts end with a block, or with the prompt; chunk >= two blocks */
     struct lf_prefix_cache *prefix;    /* borrowed; NULL: off */
     struct lf_sched_tenant *tenants;   /* [n_tenants] borrowed: as many as can wait and run, at least 1 */
     int n_tenants;
@@ -159,7 +159,7 @@ struct lf_sched {
 
 void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts);
 /* Blocks of a table for n_prompt + max_tokens. */
-int64_t lf_sched_n_blocks(int n_prompt, int max_tokens);
+int64_t lf_sched_n_blocks(const struct lf_kv_windows *w, int n_prompt, int max_tokens);
 /* seq must fit into the pool at all: what it needs in all groups and the slack (windows.h) are at most its blocks. */
 void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns);
 /* Starts the next sequence that may; NULL when none may. */

@@ -6,12 +6,10 @@
 #include "core/limits.h"
 #include "server/engine/states.h"
 
-enum { BLOCK = LF_KV_BLOCK_TOKENS };
-
 int32_t lf_sched_find_in(const struct lf_sched *s, const struct lf_sched_seq *seq, int group, int i)
 {
     struct lf_prefix_key key = lf_prefix_group_key(&seq->keys[i + 1], group);
-    return lf_prefix_cache_find(s->opts.prefix, &seq->keys[i], &key, seq->ids + (int64_t)i * BLOCK);
+    return lf_prefix_cache_find(s->opts.prefix, &seq->keys[i], &key, seq->ids + (int64_t)i * seq->block_tokens);
 }
 
 static bool has(const struct lf_sched *s, const struct lf_sched_seq *seq, int group, int i, bool pinned)
@@ -40,7 +38,7 @@ static int last_missing(const struct lf_sched *s, const struct lf_sched_seq *seq
     int last = -1;
     for (int g = 0; g < s->opts.windows.n; g++) {
         if (!lf_kv_windows_slides(&s->opts.windows, g)) continue;
-        int first = LF_MAX(LF_MAX(lf_kv_windows_first(s->opts.windows.tokens[g], n), from), last + 1);
+        int first = LF_MAX(LF_MAX(lf_kv_windows_first(&s->opts.windows, g, n), from), last + 1);
         for (int i = n - 1; i >= first; i--) {
             if (has(s, seq, g, i, pinned)) continue;
             last = i;
@@ -78,7 +76,7 @@ int lf_sched_hit(const struct lf_sched *s, const struct lf_sched_seq *seq, int f
 int lf_sched_max_cached_blocks(const struct lf_sched_seq *seq)
 {
     if (!seq->keys || seq->all_logits) return 0;
-    return LF_MIN((seq->n_prompt - 1) / BLOCK, seq->n_keys - 1);
+    return LF_MIN((seq->n_prompt - 1) / seq->block_tokens, seq->n_keys - 1);
 }
 
 /* Equal keys mean equal beginnings, so bisection finds the end. */
@@ -101,7 +99,7 @@ int lf_sched_sure_blocks(const struct lf_kv_windows *w, bool has_states, const s
     int n = LF_MIN(lf_sched_common_blocks(seq, pinned), most), n_full = pinned->n_keys - 1;
     if ((lf_kv_windows_n_sliding(w) == 0 && !has_states) || n == n_full) return n;
     /* Windows keep what is seen from its end, and from where it takes over itself; snapshots are pinned there. */
-    return n == n_full - 1 && pinned->n_prompt % BLOCK == 0 ? n : 0;
+    return n == n_full - 1 && pinned->n_prompt % pinned->block_tokens == 0 ? n : 0;
 }
 
 int64_t lf_sched_n_pinned_of(const struct lf_sched *s, const struct lf_sched_seq *seq, int most)

@@ -6,8 +6,7 @@
 #include "model/batch.h"
 #include "server/engine/marks.h"
 
-enum { BLOCK = LF_KV_BLOCK_TOKENS, EVERY = LF_MARK_EVERY / BLOCK };
-_Static_assert((int)BLOCK == (int)LF_DELTA_CHUNK, "a mark lies where a block ends");
+_Static_assert((int)LF_KV_BLOCK_TOKENS == (int)LF_DELTA_CHUNK, "a mark lies where a block ends");
 
 /* ---- slots ---- */
 
@@ -42,35 +41,35 @@ static void drop(struct lf_sched *s, int32_t slot)
 int32_t lf_states_find(const struct lf_sched *s, const struct lf_sched_seq *seq, int n)
 {
     return lf_prefix_cache_find(s->opts.snapshots, &seq->keys[n - 1], &seq->keys[n],
-                                seq->ids + (ptrdiff_t)(n - 1) * BLOCK);
+                                seq->ids + (ptrdiff_t)(n - 1) * seq->block_tokens);
 }
 
 /* A slot that holds the state behind n blocks is offered to the cache, which may have it already. */
 static void enter(struct lf_sched *s, const struct lf_sched_seq *seq, int n, int32_t slot)
 {
-    const struct lf_prefix_origin origin = {.tenant = seq->tenant_id, .depth = (uint32_t)((n - 1) * BLOCK)};
+    const struct lf_prefix_origin origin = {.tenant = seq->tenant_id, .depth = (uint32_t)((n - 1) * seq->block_tokens)};
     lf_prefix_cache_insert_key(s->opts.snapshots, &seq->keys[n - 1], &seq->keys[n],
-                               seq->ids + (ptrdiff_t)(n - 1) * BLOCK, slot, origin);
+                               seq->ids + (ptrdiff_t)(n - 1) * seq->block_tokens, slot, origin);
 }
 
 /* ---- marks ---- */
 
-int lf_states_pinned_end(int n_prompt, int k)
+int lf_states_pinned_end(const struct lf_sched_seq *seq, int k)
 {
-    return (n_prompt - 1 + k) / BLOCK;
+    return (seq->n_prompt - 1 + k) / seq->block_tokens;
 }
 
-int lf_states_n_pinned(int n_prompt)
+int lf_states_n_pinned(const struct lf_sched_seq *seq)
 {
-    int first = lf_states_pinned_end(n_prompt, 0), second = lf_states_pinned_end(n_prompt, 1);
+    int first = lf_states_pinned_end(seq, 0), second = lf_states_pinned_end(seq, 1);
     return (first > 0) + (second > first);
 }
 
 /* The k-th of its prompt's marks, in blocks, of n_marks_of_prompt, in no order; some may be 0 or the same. */
 static int mark_of_prompt(const struct lf_sched_seq *seq, int k)
 {
-    if (k < seq->n_marks) return seq->marks[k] / BLOCK;
-    return k == seq->n_marks ? (seq->n_prompt - 1) / BLOCK : seq->n_prompt / BLOCK;
+    if (k < seq->n_marks) return seq->marks[k] / seq->block_tokens;
+    return k == seq->n_marks ? (seq->n_prompt - 1) / seq->block_tokens : seq->n_prompt / seq->block_tokens;
 }
 
 static int n_marks_of_prompt(const struct lf_sched_seq *seq)
@@ -87,7 +86,7 @@ static bool is_mark_of_prompt(const struct lf_sched_seq *seq, int n)
 
 int lf_states_next_mark(const struct lf_sched_seq *seq, int n, int most)
 {
-    int next = (n / EVERY + 1) * EVERY;
+    int every = lf_marks_every(seq->block_tokens) / seq->block_tokens, next = (n / every + 1) * every;
     for (int k = 0; k < n_marks_of_prompt(seq); k++) {
         int mark = mark_of_prompt(seq, k);
         if (mark > n && mark < next) next = mark;
@@ -97,7 +96,7 @@ int lf_states_next_mark(const struct lf_sched_seq *seq, int n, int most)
 
 int lf_states_last_mark(const struct lf_sched_seq *seq, int n, int most)
 {
-    int last = most / EVERY * EVERY;
+    int every = lf_marks_every(seq->block_tokens) / seq->block_tokens, last = most / every * every;
     for (int k = 0; k < n_marks_of_prompt(seq); k++) {
         int mark = mark_of_prompt(seq, k);
         if (mark <= most && mark > last) last = mark;
@@ -110,14 +109,14 @@ int lf_states_last_mark(const struct lf_sched_seq *seq, int n, int most)
 /* The snapshot behind the k-th of its ends; -1: there is none, or that is none. */
 static int32_t find_end(const struct lf_sched *s, const struct lf_sched_seq *seq, int k)
 {
-    int n = lf_states_pinned_end(seq->n_prompt, k);
-    bool is_other = k == 0 || n > lf_states_pinned_end(seq->n_prompt, 0);
+    int n = lf_states_pinned_end(seq, k);
+    bool is_other = k == 0 || n > lf_states_pinned_end(seq, 0);
     return n > 0 && is_other ? lf_states_find(s, seq, n) : -1;
 }
 
 int lf_states_n_to_pin(const struct lf_sched *s, const struct lf_sched_seq *seq)
 {
-    int n = lf_states_n_pinned(seq->n_prompt);
+    int n = lf_states_n_pinned(seq);
     for (int k = 0; k < LF_STATES_PINNED_N; k++) {
         int32_t slot = find_end(s, seq, k);
         n -= slot >= 0 && s->opts.slots->blocks[slot].n_pins > 0;
@@ -176,7 +175,7 @@ static bool read_from(struct lf_sched *s, struct lf_sched_seq *seq, int n)
 void lf_states_begin(struct lf_sched *s, struct lf_sched_seq *seq, int n)
 {
     if (!lf_states_on(s)) return;
-    if (seq->pin == LF_PIN_DEVICE) seq->due = lf_states_n_pinned(seq->n_prompt);
+    if (seq->pin == LF_PIN_DEVICE) seq->due = lf_states_n_pinned(seq);
     s->n_due += seq->due;
     pin_ends(s, seq);
     if (n == 0 || read_from(s, seq, n)) LF_ASSERT(lf_block_pool_take(s->opts.slots, &seq->state));
@@ -239,7 +238,7 @@ static void plan_mark(struct lf_sched *s, struct lf_sched_step *step, struct lf_
         seq->n_multiple = n;
     }
     struct lf_state_mark *mark = &step->marks[step->n_marks++];
-    mark->n_tokens = n * BLOCK - item->first;
+    mark->n_tokens = n * item->seq->block_tokens - item->first;
     LF_ASSERT(lf_block_pool_take(s->opts.slots, &mark->slot));
     item->state.n_marks++;
 }
@@ -256,7 +255,7 @@ void lf_states_plan(struct lf_sched *s, struct lf_sched_step *step, int first_to
                                         .out = seq->state,
                                         .first_mark = step->n_marks};
     if (!seq->keys) return;
-    int n = item->first / BLOCK, end = (item->first + item->n_tokens) / BLOCK;
+    int n = item->first / item->seq->block_tokens, end = (item->first + item->n_tokens) / item->seq->block_tokens;
     pin_ends(s, seq); /* before another mark takes the place of one that need not be made */
     while ((n = lf_states_next_mark(seq, n, end)) > 0) plan_mark(s, step, item, n);
 }
@@ -277,7 +276,7 @@ void lf_states_launched(struct lf_sched *s, const struct lf_sched_step *step, co
         const struct lf_state_mark *mark = &step->marks[item->state.first_mark + i];
         LF_ASSERT(seq->state_mark < 0); /* ids are unknown of a decode's alone, which passes one now and then */
         seq->state_mark = mark->slot;
-        seq->n_mark = (item->first + mark->n_tokens) / BLOCK;
+        seq->n_mark = (item->first + mark->n_tokens) / item->seq->block_tokens;
         lf_states_known(s, seq);
     }
     pin_ends(s, seq);

@@ -75,10 +75,10 @@ int lf_states_next_mark(const struct lf_sched_seq *seq, int n, int most);
 int lf_states_last_mark(const struct lf_sched_seq *seq, int n, int most);
 /* Snapshots that are kept for a pinned prompt of so many tokens: what goes on from its end, and itself. At most
  * LF_STATES_PINNED_N. */
-int lf_states_n_pinned(int n_prompt);
+int lf_states_n_pinned(const struct lf_sched_seq *seq);
 
 /* Behind how many blocks the k-th of these stands; the second is the first but for a prompt that ends with a block. */
-int lf_states_pinned_end(int n_prompt, int k);
+int lf_states_pinned_end(const struct lf_sched_seq *seq, int k);
 /* Of these the ones that are not pinned already, whoever did it. */
 int lf_states_n_to_pin(const struct lf_sched *s, const struct lf_sched_seq *seq);
 

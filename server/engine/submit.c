@@ -92,9 +92,17 @@ static enum lf_status check_size(struct lf_engine *e, const struct lf_gen_params
     return status;
 }
 
-static int n_full_blocks(const struct lf_gen_params *p)
+static int n_full_blocks(const struct lf_engine *e, const struct lf_gen_params *p)
 {
-    return p->n_prompt / LF_KV_BLOCK_TOKENS;
+    return p->n_prompt / e->kv->block_tokens;
+}
+
+/* The key of a prompt's block i. */
+static void block_key(const struct lf_engine *e, const struct lf_gen_params *p, int i, const struct lf_prefix_key *prev,
+                      struct lf_prefix_key *key)
+{
+    int n = e->kv->block_tokens;
+    lf_prefix_key_next(prev, p->prompt + (ptrdiff_t)i * n, n, key);
 }
 
 _Static_assert(sizeof(struct lf_prefix_key) == LF_SHA256_BYTES, "others see keys as bytes");
@@ -104,8 +112,8 @@ bool lf_engine_keys(struct lf_engine *e, const struct lf_gen_params *p, uint8_t 
     struct lf_prefix_key *keys = (struct lf_prefix_key *)bytes, key;
     if (!e->kv->prefix) return false;
     lf_prefix_cache_root(e->kv->prefix, p->salt, (size_t)p->salt_bytes, &key);
-    for (int i = 0; i < n_full_blocks(p); i++) {
-        lf_prefix_key_next(&key, p->prompt + (ptrdiff_t)i * LF_KV_BLOCK_TOKENS, &keys[i]);
+    for (int i = 0; i < n_full_blocks(e, p); i++) {
+        block_key(e, p, i, &key, &keys[i]);
         key = keys[i];
     }
     return true;
@@ -139,7 +147,7 @@ static int count_place(struct lf_engine *e, int tier, const struct lf_prefix_key
     const struct lf_kv_windows *w = &e->sched.opts.windows;
     int n_there = n, n_seen = n;
     for (int g = 0; g < lf_kv_windows_n(w); g++) {
-        int first = lf_kv_windows_first(w->tokens[g], n);
+        int first = lf_kv_windows_first(w, g, n);
         bool slides = lf_kv_windows_slides(w, g);
         int n_in = count_there(e, tier, g, keys + first, n - first);
         if (!slides) n_there = LF_MIN(n_there, n_in);
@@ -168,12 +176,12 @@ void lf_engine_guard(struct lf_engine *e, bool guarded)
 int64_t lf_engine_most(struct lf_engine *e, const struct lf_gen_params *p)
 {
     int64_t n = e->mailbox.limits.n_blocks;
-    int n_most = p->n_prompt_logprobs >= 0 ? 0 : (p->n_prompt - 1) / LF_KV_BLOCK_TOKENS;
+    int n_most = p->n_prompt_logprobs >= 0 ? 0 : (p->n_prompt - 1) / e->kv->block_tokens;
     if (lf_mailbox_n_pinned(&e->mailbox) > 0) {
-        size_t bytes = ((size_t)n_full_blocks(p) + 1) * sizeof(struct lf_prefix_key);
+        size_t bytes = ((size_t)n_full_blocks(e, p) + 1) * sizeof(struct lf_prefix_key);
         struct lf_prefix_key *keys = e->kv->prefix ? lf_text_alloc(p->memory, bytes) : NULL;
         if (keys && !lf_engine_keys(e, p, keys[1].bytes)) n_most = 0;
-        n = lf_mailbox_most(&e->mailbox, keys, n_full_blocks(p) + 1, keys ? n_most : 0);
+        n = lf_mailbox_most(&e->mailbox, keys, n_full_blocks(e, p) + 1, keys ? n_most : 0);
         lf_text_free(p->memory, keys);
     }
     return lf_engine_fit(e, n);
@@ -203,7 +211,7 @@ static bool has_seen(struct lf_engine *e, const struct lf_prefix_key *chain, con
 {
     const struct lf_kv_windows *w = &e->sched.opts.windows;
     for (int g = 0; g < lf_kv_windows_n(w); g++)
-        if (n_run[g] < n - lf_kv_windows_first(w->tokens[g], n)) return false;
+        if (n_run[g] < n - lf_kv_windows_first(w, g, n)) return false;
     for (int i = 0; i < e->kv->states.slot_blocks; i++) {
         struct lf_prefix_key key = lf_prefix_group_key(chain, LF_STATES_PART_GROUP + i);
         if (!lf_disk_table_has(e->opts.disk, &key)) return false;
@@ -217,13 +225,13 @@ int lf_engine_n_kept(struct lf_engine *e, const struct lf_gen_params *p)
     int n_run[LF_KV_WINDOWS_N] = {0}, n_kept = 0;
     if (!e->opts.disk || !e->kv->prefix) return 0;
     lf_prefix_cache_root(e->kv->prefix, p->salt, (size_t)p->salt_bytes, &key);
-    for (int i = 0; i < n_full_blocks(p); i++) {
+    for (int i = 0; i < n_full_blocks(e, p); i++) {
         struct lf_prefix_key prev = key;
-        lf_prefix_key_next(&prev, p->prompt + (ptrdiff_t)i * LF_KV_BLOCK_TOKENS, &key);
+        block_key(e, p, i, &prev, &key);
         if (!note_kept(e, &key, n_run)) break;
         if (has_seen(e, &key, n_run, i + 1)) n_kept = i + 1;
     }
-    return n_kept * LF_KV_BLOCK_TOKENS;
+    return n_kept * e->kv->block_tokens;
 }
 
 enum lf_status lf_engine_submit(struct lf_engine *engine, const struct lf_gen_params *params, struct lf_request **out,

@@ -246,6 +246,10 @@ enum lf_status lf_tiers_create(struct lf_engine *e, struct lf_err *err)
     if (lf_pins_init(&t->pins, e->kv->pool.n_blocks) != LF_OK)
         return lf_fail(err, LF_NO_MEMORY, "no memory for a table of pins");
     if ((!e->opts.disk && e->opts.memory_bytes == 0) || !e->kv->prefix) return LF_OK;
+    if (e->kv->block_tokens != LF_KV_BLOCK_TOKENS)
+        return lf_fail(err, LF_UNSUPPORTED,
+                       "blocks of %d tokens, of contexts that are divided, are not kept below the cache",
+                       e->kv->block_tokens);
     bool may_meet = lf_device_info(e->kv->dev)->is_host || e->opts.may_meet;
     e->sched.opts.below =
         (struct lf_restore_source){.find = find_below, .ctx = t, .may_meet = may_meet, .block_ns = {1, 1}};
@@ -472,7 +476,7 @@ void lf_tiers_save(struct lf_engine *e)
 
 static int n_full_blocks(const struct lf_request *req)
 {
-    return req->params.n_prompt / LF_KV_BLOCK_TOKENS;
+    return req->params.n_prompt / req->seq.block_tokens;
 }
 
 static void tell_tier(struct lf_engine *e, struct lf_tiers_below *b, const struct lf_prefix_key *chain, int group)
@@ -523,7 +527,7 @@ void lf_tiers_unpin(struct lf_engine *e, struct lf_request *req)
 static bool has_group(const struct lf_engine *e, const struct lf_tiers_below *b, const struct lf_request *req,
                       int group)
 {
-    int n = n_full_blocks(req), i = n > 0 ? lf_kv_windows_first(windows_of(e)->tokens[group], n - 1) : 0;
+    int n = n_full_blocks(req), i = n > 0 ? lf_kv_windows_first(windows_of(e), group, n - 1) : 0;
     for (; i < n; i++) {
         struct lf_prefix_key key = lf_prefix_group_key(&req->seq.keys[i + 1], group);
         if (!lf_tier_has(b->tier, &key)) return false;
@@ -535,7 +539,7 @@ static bool has_group(const struct lf_engine *e, const struct lf_tiers_below *b,
 static bool has_snapshots(const struct lf_engine *e, const struct lf_tiers_below *b, const struct lf_request *req)
 {
     for (int k = 0; k < LF_STATES_PINNED_N; k++) {
-        int n = lf_states_pinned_end(req->params.n_prompt, k);
+        int n = lf_states_pinned_end(&req->seq, k);
         for (int i = 0; i < n_parts_of(e) && n > 0; i++) {
             struct lf_prefix_key key = lf_prefix_group_key(&req->seq.keys[n], LF_STATES_PART_GROUP + i);
             if (!lf_tier_has(b->tier, &key)) return false;
@@ -592,7 +596,7 @@ static bool is_on_its_way(const struct lf_engine *e, const struct lf_sched_seq *
 static bool is_part_missing(const struct lf_engine *e, const struct lf_tiers_below *b, const struct lf_sched_seq *seq,
                             int k, int part)
 {
-    const struct lf_prefix_key *chain = &seq->keys[lf_states_pinned_end(seq->n_prompt, k)];
+    const struct lf_prefix_key *chain = &seq->keys[lf_states_pinned_end(seq, k)];
     struct lf_prefix_key key = lf_prefix_group_key(chain, LF_STATES_PART_GROUP + part);
     return seq->pin >= pin_of(e, b) && lf_tier_works(b->tier) && !lf_tier_has(b->tier, &key);
 }

@@ -63,7 +63,7 @@ static void open_world(struct world *w, struct bytes *b)
     bool prefix = take(b) % 2;
     w->n_async_steps = take(b) % FLIGHTS_N;
     LF_ASSERT(lf_block_pool_init(&w->pool, n_blocks, NULL) == LF_OK);
-    if (prefix) LF_ASSERT(lf_prefix_cache_create(&w->prefix, &w->pool, "fuzz", 4, NULL) == LF_OK);
+    if (prefix) LF_ASSERT(lf_prefix_cache_create(&w->prefix, &w->pool, "fuzz", 4, BLOCK, NULL) == LF_OK);
     for (int i = 0; i < FLIGHTS_N; i++) w->flights[i].step.items = w->flights[i].items;
     const struct lf_sched_opts opts = {.chunk = chunk,
                                        .max_seqs = max_seqs,
@@ -98,7 +98,7 @@ static void fill_ids(struct world *w, struct lf_sched_seq *seq, uint64_t text)
     if (!w->prefix) return;
     lf_prefix_cache_root(w->prefix, NULL, 0, &seq->keys[0]);
     for (int i = 0; i < seq->n_prompt / BLOCK; i++)
-        lf_prefix_key_next(&seq->keys[i], seq->ids + (ptrdiff_t)i * BLOCK, &seq->keys[i + 1]);
+        lf_prefix_key_next(&seq->keys[i], seq->ids + (ptrdiff_t)i * BLOCK, BLOCK, &seq->keys[i + 1]);
     seq->n_keys = seq->n_prompt / BLOCK + 1;
 }
 
@@ -115,6 +115,7 @@ static void submit(struct world *w, struct bytes *b)
     seq->ids = w->ids[i];
     seq->blocks = w->blocks[i];
     seq->keys = w->prefix ? w->keys[i] : NULL;
+    seq->block_tokens = BLOCK;
     seq->n_prompt = n_prompt;
     seq->max_tokens = LF_MIN(max_tokens, room - n_prompt);
     seq->priority = priority * (flags & 4 ? 100000 : 1);

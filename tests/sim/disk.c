@@ -69,7 +69,8 @@ static void on_enter(void *ctx, int32_t block)
 {
     struct sim_world *w = ctx;
     struct sim_record *record = add_record(w, lf_prefix_cache_entry(w->prefix, block).key);
-    if (record) memcpy(record->text, w->shadow + (ptrdiff_t)block * SIM_BLOCK, sizeof(record->text));
+    if (record)
+        memcpy(record->text, w->shadow + (ptrdiff_t)block * w->block, (size_t)w->block * sizeof(record->text[0]));
 }
 
 static void on_enter_snapshot(void *ctx, int32_t slot)
@@ -153,8 +154,8 @@ static void write(struct sim_world *w, int32_t block, const struct sim_record *r
 {
     int32_t slot = slot_of(w, block);
     if (slot < 0) {
-        for (int p = 0; p < SIM_BLOCK; p++)
-            w->shadow[(ptrdiff_t)block * SIM_BLOCK + p] = record ? record->text[p] : GARBAGE;
+        for (int p = 0; p < w->block; p++)
+            w->shadow[(ptrdiff_t)block * w->block + p] = record ? record->text[p] : GARBAGE;
         return;
     }
     struct sim_slot *shadow = &w->slots.shadow[slot];
@@ -271,7 +272,7 @@ static void check_owner(const struct lf_sched_seq *seq, const struct sim_load *l
         if (lf_sched_table(seq, g)[k] != load->block) continue;
         bool is_held = (k >= t->first && k < t->end) || (k >= t->coming && k < t->coming_end);
         if (!is_held) continue;
-        LF_ASSERT(seq->admitted_no == load->owner && (k + 1) * SIM_BLOCK > seq->n_done);
+        LF_ASSERT(seq->admitted_no == load->owner && (k + 1) * seq->block_tokens > seq->n_done);
         LF_ASSERT(lf_restore_group(seq, load->idx) == g && lf_restore_idx(seq, load->idx) == k);
         LF_ASSERT(lf_restore_state_at(seq, load->idx) == LF_RESTORE_COMING);
     }

@@ -17,7 +17,7 @@
 struct sim_request;
 struct sim_world;
 
-enum { SIM_LOADS_N = 1024 };
+enum { SIM_LOADS_N = 1024, SIM_BLOCK_MOST = 4 * LF_KV_BLOCK_TOKENS /* tokens of a block */ };
 
 struct sim_disk_opts {
     int n_blocks; /* it holds, 0: there is no disk; the one used least recently makes room for another */
@@ -32,7 +32,7 @@ struct sim_disk_opts {
 
 struct sim_record {
     struct lf_prefix_key key;
-    int32_t text[LF_KV_BLOCK_TOKENS];
+    int32_t text[SIM_BLOCK_MOST];
     int64_t state; /* of a part of a snapshot, and the key of all of it */
     struct lf_prefix_key chain;
     int64_t listed_ns; /* there from then on */

@@ -56,9 +56,10 @@ static struct scenario draw(uint64_t seed)
     m->w[LF_COST_DECODE_KEY] = 10 * speed * sim_between(d, 0, 10);
     m->noise = sim_chance(d, 0.5) ? 0.3 : 0;
     m->hiccup = sim_chance(d, 0.2) ? 0.01 : 0;
-    s.max_tokens = sim_between(d, 0, LF_MIN(s.world.n_blocks * SIM_BLOCK - 1, 200));
+    int block = s.world.windows.block_tokens = sim_block_of(seed);
+    s.max_tokens = sim_between(d, 0, LF_MIN(s.world.n_blocks * block - 1, 200));
     s.max_prompt = sim_between(d, 1, 600);
-    s.max_prompt = LF_MIN(s.max_prompt, s.world.n_blocks * SIM_BLOCK - s.max_tokens);
+    s.max_prompt = LF_MIN(s.max_prompt, s.world.n_blocks * block - s.max_tokens);
     s.p_arrive = 0.01 * sim_between(d, 1, 10);
     s.p_burst = sim_chance(d, 0.3) ? 0.01 : 0;
     s.p_cancel = sim_chance(d, 0.5) ? 0.002 * sim_between(d, 0, 10) : 0;
@@ -83,7 +84,7 @@ static int n_live(const struct sim_world *w)
 /* What mailbox.c looks at: pins have half of the pool at most, and whatever else comes fits beside them. */
 static bool fits_beside_pins(const struct sim_world *w, const struct lf_sched_seq *seq)
 {
-    int64_t n = lf_sched_n_blocks(seq->n_prompt, seq->max_tokens), n_pinned = 0;
+    int64_t n = lf_sched_n_blocks(&w->sched.opts.windows, seq->n_prompt, seq->max_tokens), n_pinned = 0;
     int n_shared = 0, most = lf_sched_max_cached_blocks(seq);
     for (const struct sim_request *r = w->requests; r; r = r->next) {
         if (&r->seq == seq || r->seq.phase == LF_SCHED_ENDED || r->seq.pin == LF_PIN_NONE) continue;
@@ -104,7 +105,7 @@ static void end_pins(struct sim_world *w, double p)
 static void arrive(struct sim_world *w, const struct scenario *s, struct tally *t)
 {
     int n_prompt = sim_chance(w, 0.5) ? sim_between(w, 1, LF_MIN(80, s->max_prompt)) : sim_between(w, 1, s->max_prompt);
-    if (n_prompt > SIM_BLOCK && sim_chance(w, 0.3)) n_prompt -= n_prompt % SIM_BLOCK; /* ends with a block */
+    if (n_prompt > w->block && sim_chance(w, 0.3)) n_prompt -= n_prompt % w->block; /* ends with a block */
     int n_shared = sim_chance(w, 0.2) ? n_prompt : sim_chance(w, 0.6) ? sim_between(w, 0, n_prompt) : 0;
     bool is_pin = s->pins && sim_chance(w, 0.2);
     int max_tokens = is_pin ? 0 : sim_between(w, 0, s->max_tokens);

@@ -30,7 +30,7 @@ void sim_slots_open(struct sim_world *w, int n_spare, int n_parts, int n_running
     for (int i = 0; i < s->pool.n_blocks; i++)
         for (int k = 0; k < n_parts; k++) s->shadow[i].parts[k] = GARBAGE;
     if (!w->prefix) return;
-    LF_ASSERT(lf_prefix_cache_create(&s->snapshots, &s->pool, "sim", 3, NULL) == LF_OK);
+    LF_ASSERT(lf_prefix_cache_create(&s->snapshots, &s->pool, "sim", 3, w->block, NULL) == LF_OK);
     s->forget = s->pool.on_evict;
     s->pool.on_evict = on_evict;
     s->pool.on_evict_ctx = w;
@@ -63,10 +63,11 @@ static void key_at(const struct sim_request *r, int n, struct lf_prefix_key *out
     int known = LF_MIN(n, seq->n_keys - 1);
     *out = seq->keys[known];
     for (int i = known; i < n; i++) {
-        int32_t ids[SIM_BLOCK];
-        for (int k = 0; k < SIM_BLOCK; k++) ids[k] = sim_text_of(r, i * SIM_BLOCK + k);
+        int32_t ids[SIM_BLOCK_MOST];
+        int block = seq->block_tokens;
+        for (int k = 0; k < block; k++) ids[k] = sim_text_of(r, i * block + k);
         struct lf_prefix_key prev = *out;
-        lf_prefix_key_next(&prev, ids, out);
+        lf_prefix_key_next(&prev, ids, block, out);
     }
 }
 
@@ -75,8 +76,8 @@ static void write_state(struct sim_world *w, int32_t slot, const struct sim_requ
     struct sim_slot *shadow = &w->slots.shadow[slot];
     for (int k = 0; k < w->slots.n_parts; k++) shadow->parts[k] = sim_state_of(r, p);
     memset(&shadow->key, 0, sizeof(shadow->key));
-    if (r->seq.keys && p > 0 && p % SIM_BLOCK == 0 && p <= r->seq.n_prompt + r->seq.max_tokens)
-        key_at(r, p / SIM_BLOCK, &shadow->key);
+    if (r->seq.keys && p > 0 && p % w->block == 0 && p <= r->seq.n_prompt + r->seq.max_tokens)
+        key_at(r, p / w->block, &shadow->key);
 }
 
 static bool holds(const struct sim_world *w, int32_t slot, int64_t state)

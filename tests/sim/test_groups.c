@@ -54,6 +54,7 @@ static int draw_window(struct sim_world *d)
 
 static void draw_windows(struct sim_world *d, struct lf_kv_windows *w)
 {
+    w->block_tokens = sim_block_of(d->seed);
     w->n = sim_between(d, 1, 6);
     for (int g = 0; g < w->n; g++) w->tokens[g] = sim_chance(d, g == 0 ? 0.7 : 0.2) ? 0 : draw_window(d);
 }
@@ -86,7 +87,7 @@ static void draw_states(struct sim_world *d, struct scenario *s)
     if (sim_chance(d, 0.5)) return;
     s->world.n_slots = sim_chance(d, 0.5) ? sim_between(d, 1, 4) : sim_between(d, 1, 60);
     s->world.slot_blocks = sim_between(d, 1, SIM_PARTS_N);
-    s->world.whole_chunks = s->world.chunk >= 2 * SIM_BLOCK && sim_chance(d, 0.5);
+    s->world.whole_chunks = s->world.chunk >= 2 * s->world.windows.block_tokens && sim_chance(d, 0.5);
     if (!sim_chance(d, 0.2)) return;
     s->max_prompt = sim_between(d, LF_MARK_EVERY - 200, LF_MARK_EVERY + 300);
     s->max_tokens = sim_between(d, 0, 400);
@@ -112,7 +113,7 @@ static struct scenario draw(uint64_t seed)
     s.max_tokens = sim_between(d, 0, sim_chance(d, 0.2) ? 1500 : 100);
     s.max_prompt = sim_between(d, 1, sim_chance(d, 0.2) ? 5000 : 1000);
     draw_states(d, &s);
-    int64_t least = lf_kv_windows_need(w, lf_sched_n_blocks(s.max_prompt, s.max_tokens));
+    int64_t least = lf_kv_windows_need(w, lf_sched_n_blocks(w, s.max_prompt, s.max_tokens));
     double more = sim_chance(d, 0.3) ? 0 : sim_chance(d, 0.5) ? 2 * sim_between(d, 0, 100) / 100.0 : 10;
     s.world.n_blocks = (int)(lf_kv_windows_slack(w, s.world.chunk) + least + (int64_t)(more * (double)least));
     s.p_arrive = 0.01 * sim_between(d, 1, 20);
@@ -152,8 +153,8 @@ static void check_hit(struct sim_world *w, struct sim_request *r)
     for (int i = 0; i < LF_MIN(t->n_kept, KEPT_N) && w->prefix && !r->seq.all_logits; i++) {
         const struct kept *k = &t->kept[i];
         if (k->doc != r->doc || k->n_tokens > r->n_shared || k->n_lost != r->n_lost) continue;
-        LF_ASSERT(r->n_hit >= LF_MIN(k->n_tokens / SIM_BLOCK, most) * SIM_BLOCK);
-        had_to = had_to || k->n_tokens >= SIM_BLOCK;
+        LF_ASSERT(r->n_hit >= LF_MIN(k->n_tokens / w->block, most) * w->block);
+        had_to = had_to || k->n_tokens >= w->block;
     }
     t->n_full_hits += had_to;
     t->n_states += had_to && w->slots.snapshots;
@@ -176,13 +177,13 @@ static bool fits_beside_pins(const struct sim_world *w, const struct lf_sched_se
     int64_t n = lf_sched_need(&w->sched, seq->n_prompt, seq->max_tokens), n_pinned = 0, n_shared = 0;
     int64_t n_blocks = w->pool.n_blocks - lf_kv_windows_slack(windows, w->sched.opts.chunk);
     const struct lf_sched_opts *o = &w->sched.opts;
-    int n_slots = seq->pin != LF_PIN_NONE ? lf_states_n_pinned(seq->n_prompt) : 0;
+    int n_slots = seq->pin != LF_PIN_NONE ? lf_states_n_pinned(seq) : 0;
     int64_t n_most = n_more(w, seq);
     int most = lf_sched_max_cached_blocks(seq);
     for (const struct sim_request *r = w->requests; r; r = r->next) {
         if (&r->seq == seq || r->seq.phase == LF_SCHED_ENDED || r->seq.pin == LF_PIN_NONE) continue;
         n_pinned += lf_kv_windows_pinned(windows, r->seq.n_keys - 1);
-        n_slots += lf_states_n_pinned(r->seq.n_prompt);
+        n_slots += lf_states_n_pinned(&r->seq);
         if (r->seq.phase != LF_SCHED_HOLDING) n_most = LF_MAX(n_most, n_more(w, &r->seq));
         int64_t sure = lf_sched_sure_blocks(windows, w->sched.opts.slots != NULL, seq, &r->seq, most);
         n_shared = LF_MAX(n_shared, sure * lf_kv_windows_n_full(windows));

@@ -275,8 +275,9 @@ static void what_is_pinned_is_found_whatever_else_comes(void **state)
         open_world(&w, &o);
         int n = lengths[k];
         struct sim_request *pinned = pin(&w, 1, n);
-        assert_int_equal(w.slots.pool.n_pinned, lf_states_n_pinned(n));
-        assert_int_equal(lf_states_n_spare(&w.sched), o.n_slots - lf_states_n_pinned(n));
+        int n_pinned = lf_states_n_pinned(&pinned->seq);
+        assert_int_equal(w.slots.pool.n_pinned, n_pinned);
+        assert_int_equal(lf_states_n_spare(&w.sched), o.n_slots - n_pinned);
         for (int i = 0; i < 40; i++) (void)ask(&w, 10 + i, 500, 500);
         assert_int_equal(ask(&w, 1, n, n)->n_prefilled, tail_of(n));
         assert_int_equal(ask(&w, 1, n, n + 300)->seq.n_cached, n / B * B);

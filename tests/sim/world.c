@@ -30,13 +30,14 @@ void sim_open(struct sim_world *w, const struct sim_opts *o)
     memset(w, 0, sizeof(*w));
     w->machine = o->machine;
     w->seed = o->seed;
+    w->block = lf_kv_windows_block_tokens(&o->windows);
     w->now_ns = 1000000000;
     LF_ASSERT(lf_block_pool_init(&w->pool, o->n_blocks, NULL) == LF_OK);
-    if (o->prefix) LF_ASSERT(lf_prefix_cache_create(&w->prefix, &w->pool, "sim", 3, NULL) == LF_OK);
+    if (o->prefix) LF_ASSERT(lf_prefix_cache_create(&w->prefix, &w->pool, "sim", 3, w->block, NULL) == LF_OK);
     w->ahead = o->ahead;
     w->step.items = calloc((size_t)o->max_seqs, sizeof(*w->step.items));
     for (int i = 0; i < 2; i++) w->flights[i].step.items = calloc((size_t)o->max_seqs, sizeof(*w->step.items));
-    w->shadow = calloc((size_t)o->n_blocks * SIM_BLOCK, sizeof(*w->shadow));
+    w->shadow = calloc((size_t)o->n_blocks * (size_t)w->block, sizeof(*w->shadow));
     int n_kept = (o->max_seqs + 6) / 8;
     sim_slots_open(w, o->n_slots, o->slot_blocks, o->max_seqs + n_kept);
     w->step.marks = w->slots.marks;
@@ -151,9 +152,9 @@ static void follow_ids(struct sim_world *w, struct sim_request *r)
     fill_content(r);
     if (!w->prefix) return;
     lf_prefix_cache_root(w->prefix, NULL, 0, &seq->keys[0]);
-    for (int i = 0; i < seq->n_prompt / SIM_BLOCK; i++)
-        lf_prefix_key_next(&seq->keys[i], seq->ids + (ptrdiff_t)i * SIM_BLOCK, &seq->keys[i + 1]);
-    seq->n_keys = seq->n_prompt / SIM_BLOCK + 1;
+    for (int i = 0; i < seq->n_prompt / w->block; i++)
+        lf_prefix_key_next(&seq->keys[i], seq->ids + (ptrdiff_t)i * w->block, w->block, &seq->keys[i + 1]);
+    seq->n_keys = seq->n_prompt / w->block + 1;
 }
 
 int32_t sim_content_of(const struct sim_request *r, int group, int p)
@@ -164,7 +165,7 @@ int32_t sim_content_of(const struct sim_request *r, int group, int p)
 struct sim_request *sim_make(struct sim_world *w, int doc, int n_shared, int n_prompt, int max_tokens, int n_answer)
 {
     size_t n_groups = (size_t)lf_kv_windows_n(&w->sched.opts.windows);
-    size_t n_blocks = (size_t)lf_sched_n_blocks(n_prompt, max_tokens);
+    size_t n_blocks = (size_t)lf_sched_n_blocks(&w->sched.opts.windows, n_prompt, max_tokens);
     struct sim_request *r = calloc(1, sizeof(*r));
     LF_ASSERT(r);
     struct lf_sched_seq *seq = &r->seq;
@@ -172,6 +173,7 @@ struct sim_request *sim_make(struct sim_world *w, int doc, int n_shared, int n_p
     r->doc = doc;
     r->n_shared = n_shared;
     r->n_answer = LF_MIN(n_answer, max_tokens);
+    seq->block_tokens = w->block;
     seq->n_prompt = n_prompt;
     seq->max_tokens = max_tokens;
     seq->ids = calloc((size_t)n_prompt + (size_t)max_tokens, sizeof(*seq->ids));
@@ -217,12 +219,12 @@ struct sim_request *sim_submit(struct sim_world *w, int doc, int n_shared, int n
 
 static int32_t *slot_of(const struct sim_world *w, const struct lf_sched_seq *seq, int g, int p)
 {
-    return &w->shadow[(ptrdiff_t)lf_sched_table(seq, g)[p / SIM_BLOCK] * SIM_BLOCK + p % SIM_BLOCK];
+    return &w->shadow[(ptrdiff_t)lf_sched_table(seq, g)[p / w->block] * w->block + p % w->block];
 }
 
 static void check_slot(const struct sim_world *w, const struct lf_sched_seq *seq, int g, int p)
 {
-    LF_ASSERT(p / SIM_BLOCK >= seq->tables[g].first && p / SIM_BLOCK < seq->tables[g].end);
+    LF_ASSERT(p / w->block >= seq->tables[g].first && p / w->block < seq->tables[g].end);
     LF_ASSERT(*slot_of(w, seq, g, p) == sim_content_of((const struct sim_request *)seq, g, p));
 }
 
@@ -230,7 +232,7 @@ static void check_slot(const struct sim_world *w, const struct lf_sched_seq *seq
 static void check_content(const struct sim_world *w, const struct lf_sched_seq *seq, int from, int to)
 {
     for (int g = 0; g < lf_kv_windows_n(&w->sched.opts.windows); g++)
-        for (int p = LF_MAX(from, seq->tables[g].first * SIM_BLOCK); p < to; p++) check_slot(w, seq, g, p);
+        for (int p = LF_MAX(from, seq->tables[g].first * w->block); p < to; p++) check_slot(w, seq, g, p);
 }
 
 /* What the tokens of an item see is there, but for what is proposed, as they are given to the device: each position of
@@ -243,7 +245,7 @@ static void check_seen(const struct sim_world *w, const struct lf_sched_item *it
         int window = windows->tokens[g], first = window > 0 ? LF_MAX(item->first - window + 1, 0) : 0;
         for (int p = first; p < end; p++) {
             check_slot(w, item->seq, g, p);
-            if (w->n_steps % 16 != 0) p = LF_MAX(p, LF_MIN(p / SIM_BLOCK * SIM_BLOCK + SIM_BLOCK - 2, end - 2));
+            if (w->n_steps % 16 != 0) p = LF_MAX(p, LF_MIN(p / w->block * w->block + w->block - 2, end - 2));
         }
     }
 }
@@ -461,7 +463,7 @@ static int n_blocks_of(struct sim_world *w, const struct lf_sched_tenant *t)
         const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
         if (seq->tenant != t) continue;
         for (int g = 0; g < lf_kv_windows_n(windows); g++) {
-            if (lf_kv_windows_slides(windows, g)) n += (int)lf_kv_windows_held(windows->tokens[g], seq->table_stride);
+            if (lf_kv_windows_slides(windows, g)) n += (int)lf_kv_windows_held(windows, g, seq->table_stride);
             for (int i = 0; i < seq->n_blocks && !lf_kv_windows_slides(windows, g); i++) {
                 int32_t block = lf_sched_table(seq, g)[i];
                 n += w->pool.blocks[block].n_pins == 0 && w->refs[block]++ == 0;
@@ -493,7 +495,7 @@ static void admit(struct sim_world *w)
         ((struct sim_request *)seq)->n_lost = n_lost;
         ((struct sim_request *)seq)->started_ns = w->now_ns;
         ((struct sim_request *)seq)->n_steps_before = w->n_steps;
-        LF_ASSERT(seq->n_cached < seq->n_prompt && seq->n_cached % SIM_BLOCK == 0);
+        LF_ASSERT(seq->n_cached < seq->n_prompt && seq->n_cached % w->block == 0);
         if (seq->all_logits) LF_ASSERT(seq->n_cached == 0);
         if (w->check) check_content(w, seq, 0, seq->n_cached);
         if (w->check) check_share(w, seq);
@@ -549,6 +551,6 @@ void sim_check(struct sim_world *w)
     LF_LIST_EACH(it, &w->sched.holding)
     {
         const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
-        check_content(w, seq, 0, seq->n_blocks * SIM_BLOCK); /* nothing takes what is pinned */
+        check_content(w, seq, 0, seq->n_blocks * w->block); /* nothing takes what is pinned */
     }
 }

@@ -77,6 +77,7 @@ struct sim_world {
     int32_t jobs[SIM_JOBS_N]; /* blocks that others than sequences have a reference on; behind all of them slots */
     int n_jobs;
     bool check; /* all invariants after every step */
+    int block;  /* tokens that a block stands for */
 };
 
 struct sim_opts {
@@ -101,6 +102,14 @@ int32_t sim_text_of(const struct sim_request *r, int p);
 int32_t sim_content_of(const struct sim_request *r, int group, int p);
 void sim_open(struct sim_world *w, const struct sim_opts *o);
 void sim_close(struct sim_world *w);
+
+/* What a block stands for in the world of a seed: 64 tokens, or, of contexts that are divided, as many for each stripe.
+ */
+static inline int sim_block_of(uint64_t seed)
+{
+    int n = (int)(seed % 11) - 6; /* 2 to 4 in three of eleven */
+    return SIM_BLOCK * (n < 2 ? 1 : n);
+}
 
 uint64_t sim_random(struct sim_world *w);
 int sim_between(struct sim_world *w, int lo, int hi); /* both included */

@@ -23,7 +23,7 @@ static inline void test_block_make(struct test_block *b, uint64_t number)
     for (size_t i = 0; i < BLOCK_BYTES; i++) b->bytes[i] = (uint8_t)lf_random64(number, i / 8) ^ (uint8_t)i;
     memset(b->bytes + BLOCK_BYTES, 0, SLOT_BYTES - BLOCK_BYTES);
     lf_sha256(&number, sizeof(number), b->prev.bytes);
-    lf_prefix_key_next(&b->prev, b->ids, &b->key);
+    lf_prefix_key_next(&b->prev, b->ids, LF_KV_BLOCK_TOKENS, &b->key);
 }
 
 static inline struct lf_disk_block test_block_of(const struct test_block *b)

@@ -82,6 +82,7 @@ void lf_engine_snapshot(struct lf_engine *e, struct lf_engine_state *out)
 {
     *out = (struct lf_engine_state){.alive = true,
                                     .ctx = e->ctx,
+                                    .block_tokens = LF_KV_BLOCK_TOKENS,
                                     .n_blocks = e->n_blocks,
                                     .most_tokens = LF_MIN(e->ctx, (int64_t)e->n_blocks * LF_KV_BLOCK_TOKENS)};
 }

@@ -561,6 +561,7 @@ void lf_engine_snapshot(struct lf_engine *e, struct lf_engine_state *out)
                                     .n_running = e->n_running,
                                     .n_waiting = e->n_waiting,
                                     .waiting_tokens = e->waiting_tokens,
+                                    .block_tokens = LF_KV_BLOCK_TOKENS,
                                     .n_blocks = e->opts.n_blocks,
                                     .n_blocks_used = e->n_used,
                                     .n_blocks_free = n_free,

@@ -9,8 +9,6 @@
 #include "server/http/api/place.h"
 #include "server/http/conn/server.h"
 
-enum { BLOCK = LF_KV_BLOCK_TOKENS };
-
 /* ---- wishes ---- */
 
 static enum lf_status read_tier(struct lf_reading *r, const char *name, struct lf_json_value v, const char *expected)
@@ -70,9 +68,11 @@ static enum lf_status submit(struct lf_http_server *s, struct lf_document *doc, 
                              enum lf_pin pin, struct lf_work *work, struct lf_request **out, struct lf_api_err *err)
 {
     struct lf_document_beginning b;
+    struct lf_engine_state engine;
     LF_TRY(lf_document_begin_again(&b, s, doc, work, err));
+    lf_engine_snapshot(s->engine, &engine);
     b.params.pin = pin;
-    for (int p = LF_PIN_DISK; p <= (int)view->pin; p++) b.params.pin_spare[p] = b.params.n_prompt / BLOCK;
+    for (int p = LF_PIN_DISK; p <= (int)view->pin; p++) b.params.pin_spare[p] = b.params.n_prompt / engine.block_tokens;
     enum lf_status status = lf_document_submit(s, &b.params, out, err);
     lf_document_beginning_deinit(&b);
     return status;
@@ -117,10 +117,10 @@ bool lf_document_places(struct lf_http_server *s, const struct lf_document_view 
 {
     struct lf_engine_state engine;
     int n[LF_PIN_N];
-    if (!view->keys && view->n_tokens >= BLOCK) return false;
     lf_engine_snapshot(s->engine, &engine);
+    if (!view->keys && view->n_tokens >= engine.block_tokens) return false;
     lf_engine_places(s->engine, view->keys, view->n_keys, n);
     for (int pin = LF_PIN_DISK; pin < LF_PIN_N; pin++)
-        out->n_tokens[pin] = engine.pins[pin].n_most ? (int64_t)n[pin] * BLOCK : -1;
+        out->n_tokens[pin] = engine.pins[pin].n_most ? (int64_t)n[pin] * engine.block_tokens : -1;
     return true;
 }

@@ -103,7 +103,9 @@ void lf_document_beginning_deinit(struct lf_document_beginning *b)
 
 uint8_t *lf_document_keys(struct lf_http_server *s, const struct lf_gen_params *params, int *n)
 {
-    int n_full = params->n_prompt / LF_KV_BLOCK_TOKENS;
+    struct lf_engine_state state;
+    lf_engine_snapshot(s->engine, &state);
+    int n_full = params->n_prompt / state.block_tokens;
     uint8_t *keys = n_full ? lf_text_alloc(s->text_memory, (size_t)n_full * LF_SHA256_BYTES) : NULL;
     *n = 0;
     if (!keys) return NULL;
@@ -119,7 +121,7 @@ uint8_t *lf_document_keys(struct lf_http_server *s, const struct lf_gen_params *
 static enum lf_status check_pin_room(struct lf_http_server *s, const struct lf_engine_state *state,
                                      const struct lf_gen_params *params, struct lf_api_err *err)
 {
-    int64_t n_full = params->n_prompt / LF_KV_BLOCK_TOKENS;
+    int64_t n_full = params->n_prompt / state->block_tokens;
     for (int pin = LF_PIN_DISK; pin <= (int)params->pin; pin++) {
         const struct lf_engine_pins *pins = &state->pins[pin];
         int64_t n = lf_engine_pin_blocks(s->engine, (enum lf_pin)pin, n_full);
@@ -129,7 +131,7 @@ static enum lf_status check_pin_room(struct lf_http_server *s, const struct lf_e
         return lf_refuse(err, 507, "tier", "pins_full",
                          "%lld tokens would be pinned (%s) in %lld blocks; at most half of a tier may be, and there is "
                          "room for %lld blocks of %lld: unpin a document, or name a lower tier.",
-                         (long long)(n_full * LF_KV_BLOCK_TOKENS), lf_pin_name((enum lf_pin)pin), (long long)n,
+                         (long long)(n_full * state->block_tokens), lf_pin_name((enum lf_pin)pin), (long long)n,
                          (long long)LF_MAX(n_left, 0), (long long)pins->n_most);
     }
     return LF_OK;

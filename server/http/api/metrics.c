@@ -168,7 +168,7 @@ static void write_cache_config(struct page *p, const struct lf_engine_state *e)
     char labels[LABEL_BYTES];
     snprintf(labels, sizeof labels,
              "%s,block_size=\"%d\",cache_dtype=\"%s\",enable_prefix_caching=\"%s\",num_gpu_blocks=\"%d\"", p->model,
-             LF_KV_BLOCK_TOKENS, e->kv_dtype, e->prefix_cache ? "True" : "False", e->n_blocks);
+             e->block_tokens, e->kv_dtype, e->prefix_cache ? "True" : "False", e->n_blocks);
     head(p, "cache_config_info", "gauge",
          "`block_size`: tokens; `cache_dtype`; `enable_prefix_caching`: True, False; `num_gpu_blocks`",
          "How the KV cache was made; always 1.");

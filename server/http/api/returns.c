@@ -52,7 +52,9 @@ static void wait_read(struct lf_http_server *s, struct lf_document *doc)
 /* As far as it is pinned nowhere, or on disk alone, what is there is not touched. */
 static bool is_on_disk(struct lf_http_server *s, const struct lf_gen_params *params)
 {
-    return lf_engine_n_kept(s->engine, params) == params->n_prompt / LF_KV_BLOCK_TOKENS * LF_KV_BLOCK_TOKENS;
+    struct lf_engine_state e;
+    lf_engine_snapshot(s->engine, &e);
+    return lf_engine_n_kept(s->engine, params) == params->n_prompt / e.block_tokens * e.block_tokens;
 }
 
 /* What there is no room for any more is read all the same, if need be. */

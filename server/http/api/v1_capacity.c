@@ -6,7 +6,7 @@
 #include "server/http/api/routes.h"
 #include "server/http/conn/server.h"
 
-static void write_tier(struct lf_buf *out, const char *name, const struct lf_engine_tier *t)
+static void write_tier(struct lf_buf *out, const char *name, const struct lf_engine_tier *t, int block_tokens)
 {
     lf_buf_printf(out, ",\"%s\":", name);
     if (!t->on) {
@@ -15,7 +15,7 @@ static void write_tier(struct lf_buf *out, const char *name, const struct lf_eng
     }
     lf_buf_printf(out, "{\"total\":%u,\"kept\":%u,\"pinned\":%u,\"works\":%s,\"load_tokens_per_second\":%.3f}",
                   t->n_blocks, t->n_kept, t->n_pinned, t->works ? "true" : "false",
-                  t->load_blocks_per_s * LF_KV_BLOCK_TOKENS);
+                  t->load_blocks_per_s * block_tokens);
 }
 
 static void write_groups(struct lf_buf *out, const struct lf_engine_state *e)
@@ -61,12 +61,12 @@ void lf_handle_capacity(struct lf_exchange *x)
     lf_buf_printf(out,
                   ",\"blocks\":{\"tokens\":%d,\"total\":%d,\"used\":%d,\"pinned\":%d,\"cached\":%d,\"free\":%d}"
                   ",\"largest_context_now\":%lld",
-                  (int)LF_KV_BLOCK_TOKENS, e.n_blocks, e.n_blocks_used, e.n_blocks_pinned, e.n_blocks_cached,
-                  e.n_blocks_free, (long long)lf_engine_largest(x->server->engine, x->tenant.id));
+                  e.block_tokens, e.n_blocks, e.n_blocks_used, e.n_blocks_pinned, e.n_blocks_cached, e.n_blocks_free,
+                  (long long)lf_engine_largest(x->server->engine, x->tenant.id));
     write_groups(out, &e);
     write_states(out, &e.states);
-    write_tier(out, "memory", &e.memory);
-    write_tier(out, "disk", &e.disk);
+    write_tier(out, "memory", &e.memory, e.block_tokens);
+    write_tier(out, "disk", &e.disk, e.block_tokens);
     write_plan(out, &x->server->opts.memory);
     lf_buf_printf(out,
                   ",\"prefill_tokens_per_second\":%.3f,\"decode_tokens_per_second\":%.3f,\"retry_after_s\":%d"

@@ -421,10 +421,10 @@ static void open_fails_cleanly_at_every_allocation(void **state)
 static void the_bookkeeping_is_what_the_plan_says(void **state)
 {
     (void)state;
-    uint64_t without = lf_kv_host_bytes(1000, false), with = lf_kv_host_bytes(1000, true);
+    uint64_t without = lf_kv_host_bytes(1000, 64, false), with = lf_kv_host_bytes(1000, 64, true);
     assert_int_equal(without, 1000 * sizeof(struct lf_block));
     assert_true(with > without + UINT64_C(1000) * 64 * 4 && with < without + UINT64_C(1000) * 400);
-    assert_int_equal(with, without + lf_prefix_cache_host_bytes(1000));
+    assert_int_equal(with, without + lf_prefix_cache_host_bytes(1000, 64));
     struct lf_device *dev = open_device();
     struct lf_kv_cache cache;
     struct lf_kv_cache_opts o = good;

@@ -397,7 +397,7 @@ static void compare_with_a_group_for_each_kind(const struct lf_kv_layout *l, enu
         if (!is_first) continue;
         uint64_t page = LF_KV_BLOCK_TOKENS * (uint64_t)kind.head_dim * lf_dtype_bytes(dtype);
         largest = LF_MAX(largest, (uint64_t)kind.n_layers * 2 * (uint64_t)kind.n_kv_heads * page);
-        blocks += (uint64_t)lf_kv_windows_held(kind.window, 2048);
+        blocks += (uint64_t)lf_kv_windows_held(&(struct lf_kv_windows){.n = 1, .tokens = {kind.window}}, 0, 2048);
     }
     struct lf_kv_windows w = lf_kv_layout_windows(l);
     double cost = (double)lf_kv_windows_need(&w, 2048) * (double)l->block_bytes;

@@ -25,7 +25,7 @@ static int setup(void **state)
     static struct fixture f;
     memset(&f, 0, sizeof(f));
     if (lf_block_pool_init(&f.pool, N_BLOCKS, NULL) != LF_OK) return -1;
-    if (lf_prefix_cache_create(&f.cache, &f.pool, "model", 5, NULL) != LF_OK) return -1;
+    if (lf_prefix_cache_create(&f.cache, &f.pool, "model", 5, T, NULL) != LF_OK) return -1;
     lf_prefix_cache_root(f.cache, "salt", 4, &f.root);
     for (int i = 0; i < DOC_BLOCKS * T; i++) f.ids[i] = (int32_t)lf_random64(3, (uint64_t)i) & 0xffff;
     *state = &f;
@@ -46,7 +46,7 @@ static int teardown(void **state)
 static void insert(struct lf_prefix_cache *cache, const struct lf_prefix_key *prev, const int32_t *ids, int32_t block,
                    struct lf_prefix_key *key)
 {
-    lf_prefix_key_next(prev, ids, key);
+    lf_prefix_key_next(prev, ids, T, key);
     lf_prefix_cache_insert_key(cache, prev, key, ids, block, (struct lf_prefix_origin){0});
 }
 
@@ -56,7 +56,7 @@ static int find_leading(const struct lf_prefix_cache *cache, const struct lf_pre
 {
     struct lf_prefix_key prev = *root, key;
     for (int i = 0; i < max && (i + 1) * T <= n_ids; i++, prev = key) {
-        lf_prefix_key_next(&prev, ids + i * T, &key);
+        lf_prefix_key_next(&prev, ids + i * T, T, &key);
         found[i] = lf_prefix_cache_find(cache, &prev, &key, ids + i * T);
         if (found[i] < 0) return i;
     }
@@ -140,7 +140,7 @@ static void another_salt_or_model_finds_nothing(void **state)
     struct lf_prefix_cache *other;
     struct lf_block_pool pool;
     assert_int_equal(lf_block_pool_init(&pool, 1, NULL), LF_OK);
-    assert_int_equal(lf_prefix_cache_create(&other, &pool, "another", 7, NULL), LF_OK);
+    assert_int_equal(lf_prefix_cache_create(&other, &pool, "another", 7, T, NULL), LF_OK);
     lf_prefix_cache_root(other, "salt", 4, &root);
     assert_memory_not_equal(root.bytes, f->root.bytes, sizeof(root.bytes));
     lf_prefix_cache_destroy(other);
@@ -151,11 +151,11 @@ static void another_salt_or_model_finds_nothing(void **state)
 static void a_table_is_as_large_as_it_needs_to_be(void **state)
 {
     (void)state;
-    uint64_t record = lf_prefix_cache_host_bytes(1026) - lf_prefix_cache_host_bytes(1025);
-    assert_int_equal(lf_prefix_cache_host_bytes(1025) - lf_prefix_cache_host_bytes(1024),
+    uint64_t record = lf_prefix_cache_host_bytes(1026, T) - lf_prefix_cache_host_bytes(1025, T);
+    assert_int_equal(lf_prefix_cache_host_bytes(1025, T) - lf_prefix_cache_host_bytes(1024, T),
                      record + 2048 * sizeof(int32_t));
-    assert_int_equal(lf_prefix_cache_host_bytes(1024) - lf_prefix_cache_host_bytes(1023), record);
-    assert_int_equal(lf_prefix_cache_host_bytes(2) - lf_prefix_cache_host_bytes(1), record); /* four at least */
+    assert_int_equal(lf_prefix_cache_host_bytes(1024, T) - lf_prefix_cache_host_bytes(1023, T), record);
+    assert_int_equal(lf_prefix_cache_host_bytes(2, T) - lf_prefix_cache_host_bytes(1, T), record); /* four at least */
 }
 
 /* However many there are: a look-up that walked past all others would take minutes here. */
@@ -169,7 +169,7 @@ static void many_blocks_are_found_at_once(void **state)
     struct lf_prefix_key root, key;
     clock_t began = clock();
     assert_int_equal(lf_block_pool_init(&pool, N, NULL), LF_OK);
-    assert_int_equal(lf_prefix_cache_create(&cache, &pool, "model", 5, NULL), LF_OK);
+    assert_int_equal(lf_prefix_cache_create(&cache, &pool, "model", 5, T, NULL), LF_OK);
     lf_prefix_cache_root(cache, NULL, 0, &root);
     for (int i = 0; i < N; i++) {
         int32_t block;
@@ -191,7 +191,7 @@ static void equal_content_is_entered_once(void **state)
     enter(f, 1);
     int32_t twin;
     struct lf_prefix_key key, first;
-    lf_prefix_key_next(&f->root, f->ids, &first);
+    lf_prefix_key_next(&f->root, f->ids, T, &first);
     assert_true(lf_block_pool_take(&f->pool, &twin));
     insert(f->cache, &f->root, f->ids, twin, &key);
     assert_memory_equal(key.bytes, first.bytes, sizeof(key.bytes));
@@ -207,7 +207,7 @@ static void a_collision_is_a_miss(void **state)
     struct fixture *f = *state;
     enter(f, 1);
     struct lf_prefix_key key;
-    lf_prefix_key_next(&f->root, f->ids, &key);
+    lf_prefix_key_next(&f->root, f->ids, T, &key);
     assert_int_equal(lf_prefix_cache_find(f->cache, &f->root, &key, f->ids), f->blocks[0]);
     assert_int_equal(lf_prefix_cache_find(f->cache, &f->root, &key, f->ids + T), -1);
     assert_int_equal(lf_prefix_cache_find(f->cache, &key, &key, f->ids), -1);
@@ -287,7 +287,7 @@ static int32_t enter_in(struct fixture *f, int group, bool passes)
 {
     struct lf_prefix_key chain, key;
     int32_t block;
-    lf_prefix_key_next(&f->root, f->ids, &chain);
+    lf_prefix_key_next(&f->root, f->ids, T, &chain);
     key = lf_prefix_group_key(&chain, group);
     assert_true(lf_block_pool_take(&f->pool, &block));
     lf_prefix_cache_insert_key(f->cache, &f->root, &key, f->ids, block,
@@ -298,7 +298,7 @@ static int32_t enter_in(struct fixture *f, int group, bool passes)
 static int32_t find_in(const struct fixture *f, int group)
 {
     struct lf_prefix_key chain, key;
-    lf_prefix_key_next(&f->root, f->ids, &chain);
+    lf_prefix_key_next(&f->root, f->ids, T, &chain);
     key = lf_prefix_group_key(&chain, group);
     return lf_prefix_cache_find(f->cache, &f->root, &key, f->ids);
 }
@@ -309,7 +309,7 @@ static void the_same_tokens_are_another_block_in_each_group(void **state)
     struct lf_prefix_key chain;
     static const int groups[] = {0, 1, 2, 256, 257, LF_PREFIX_GROUPS_N - 1}; /* parts of states have large ones */
     int32_t blocks[LF_N_ELEMS(groups)];
-    lf_prefix_key_next(&f->root, f->ids, &chain);
+    lf_prefix_key_next(&f->root, f->ids, T, &chain);
     for (size_t i = 0; i < LF_N_ELEMS(groups); i++) blocks[i] = enter_in(f, groups[i], false);
     for (size_t i = 0; i < LF_N_ELEMS(groups); i++) {
         int g = groups[i];

@@ -1,5 +1,6 @@
 #include "tests/support/test.h"
 
+#include "core/check.h"
 #include "core/limits.h"
 #include "kv/windows.h"
 
@@ -21,44 +22,67 @@ static void without_groups_there_is_one_that_sees_all(void **state)
     assert_int_equal(lf_kv_windows_pinned(&none, 7), 7);
 }
 
+/* One group with this window, where blocks stand for so many tokens. */
+static struct lf_kv_windows window_of(int window, int block_tokens)
+{
+    return (struct lf_kv_windows){.n = 1, .tokens = {window}, .block_tokens = block_tokens};
+}
+
 static void the_first_block_that_is_seen_is_the_one_of_the_first_position(void **state)
 {
     (void)state;
-    for (int window = 1; window <= 300; window++)
-        for (int n = 0; n < 10; n++) {
-            int position = n * B; /* the first one that is not in the first n blocks */
-            int sees = position - window + 1 < 0 ? 0 : position - window + 1;
-            assert_int_equal(lf_kv_windows_first(window, n), sees / B);
-        }
-    assert_int_equal(lf_kv_windows_first(0, 1000), 0);
-    assert_int_equal(lf_kv_windows_first(INT32_MAX, INT32_MAX / B), 0);
+    for (int block = B; block <= 4 * B; block += B)
+        for (int window = 1; window <= 600; window++)
+            for (int n = 0; n < 10; n++) {
+                const struct lf_kv_windows w = window_of(window, block);
+                int position = n * block; /* the first one that is not in the first n blocks */
+                int sees = position - window + 1 < 0 ? 0 : position - window + 1;
+                assert_int_equal(lf_kv_windows_first(&w, 0, n), sees / block);
+            }
+    const struct lf_kv_windows none = window_of(0, 0), longest = window_of(INT32_MAX, 0);
+    assert_int_equal(lf_kv_windows_first(&none, 0, 1000), 0);
+    assert_int_equal(lf_kv_windows_first(&longest, 0, INT32_MAX / B), 0);
 }
 
 /* What block_tables.c counts on, by trying: from any place, a chunk of any length needs no more than what is held
- * between steps and ceil(n / 64) - 1 blocks beside. */
+ * between steps and ceil(n / block) - 1 blocks beside. */
+static void chunk_needs_no_more(int window, int block)
+{
+    const struct lf_kv_windows w = window_of(window, block);
+    for (int done = 0; done < 5 * block; done++)
+        for (int n = 1; n < 4 * block; n += n < 5 ? 1 : 7) {
+            int held_from = lf_kv_windows_first(&w, 0, done > 0 ? (done - 1) / block : 0);
+            int most = (int)(lf_kv_windows_held(&w, 0, INT32_MAX) + lf_kv_windows_slack(&w, n)) - 1;
+            assert_true((done + n - 1) / block + 1 - held_from <= most);
+        }
+}
+
 static void a_chunk_needs_no_more_than_is_held_and_slack(void **state)
 {
     (void)state;
-    const int windows[] = {1, 2, 63, 64, 65, 128, 129, 200};
-    for (int w = 0; w < 8; w++)
-        for (int done = 0; done < 5 * B; done++)
-            for (int n = 1; n < 4 * B; n += n < 5 ? 1 : 7) {
-                int held_from = lf_kv_windows_first(windows[w], done > 0 ? (done - 1) / B : 0);
-                int most = (int)lf_kv_windows_held(windows[w], INT32_MAX) + (n + B - 1) / B - 1;
-                assert_true((done + n - 1) / B + 1 - held_from <= most);
-            }
+    const int windows[] = {1, 2, 63, 64, 65, 128, 129, 200, 500};
+    for (size_t i = 0; i < LF_N_ELEMS(windows); i++)
+        for (int n = 1; n <= 4; n++) chunk_needs_no_more(windows[i], n * B);
 }
 
 static void a_window_needs_its_own_blocks_only(void **state)
 {
     (void)state;
-    assert_int_equal(lf_kv_windows_held(1024, 2048), 18);
-    assert_int_equal(lf_kv_windows_held(1025, 2048), 19);
-    assert_int_equal(lf_kv_windows_held(1, 2048), 3);
-    assert_int_equal(lf_kv_windows_held(1024, 5), 5);
-    assert_int_equal(lf_kv_windows_held(INT32_MAX, 2048), 2048);
+    static const struct {
+        int window, block, n, held;
+    } cases[] = {{1024, 0, 2048, 18}, {1025, 0, 2048, 19},       {1, 0, 2048, 3},  {1024, 0, 5, 5},
+                 {1024, 256, 512, 6}, {1025, 256, 512, 7},       {1, 256, 512, 3}, {1024, 256, 5, 5},
+                 {1024, 192, 9, 8},   {INT32_MAX, 0, 2048, 2048}};
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        const struct lf_kv_windows w = window_of(cases[i].window, cases[i].block);
+        assert_int_equal(lf_kv_windows_held(&w, 0, cases[i].n), cases[i].held);
+    }
     assert_int_equal(lf_kv_windows_need(&two, 2048), 2048 + 18);
     assert_int_equal(lf_kv_windows_slack(&two, 1000), 16);
+    struct lf_kv_windows large = two;
+    large.block_tokens = 256;
+    assert_int_equal(lf_kv_windows_need(&large, 512), 512 + 6);
+    assert_int_equal(lf_kv_windows_slack(&large, 1000), 4);
 }
 
 static void what_fits_is_the_most_that_needs_no_more(void **state)

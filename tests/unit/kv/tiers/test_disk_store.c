@@ -76,7 +76,7 @@ static void make_block(struct aligned_block *b, int number)
     memset(b->bytes, number, sizeof(b->bytes));
     for (int i = 0; i < LF_KV_BLOCK_TOKENS; i++) b->ids[i] = number;
     memset(&b->block.prev, 1, sizeof(b->block.prev));
-    lf_prefix_key_next(&b->block.prev, b->ids, &b->block.key);
+    lf_prefix_key_next(&b->block.prev, b->ids, LF_KV_BLOCK_TOKENS, &b->block.key);
     b->block.ids = b->ids;
     b->block.bytes = b->bytes;
 }

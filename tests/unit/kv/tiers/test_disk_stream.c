@@ -70,7 +70,7 @@ static struct aligned_block *make_block(int number)
     for (size_t i = 0; i < BLOCK_BYTES; i++) b.bytes[i] = (uint8_t)lf_random64((uint64_t)number, i);
     for (int i = 0; i < LF_KV_BLOCK_TOKENS; i++) b.ids[i] = number + i;
     memset(&b.block.prev, 1, sizeof(b.block.prev));
-    lf_prefix_key_next(&b.block.prev, b.ids, &b.block.key);
+    lf_prefix_key_next(&b.block.prev, b.ids, LF_KV_BLOCK_TOKENS, &b.block.key);
     if (number % 3 == 2) b.block.key = lf_prefix_group_key(&b.block.key, 16 + 100 * number % 60000); /* of a state */
     b.block.ids = b.ids;
     b.block.origin = (struct lf_prefix_origin){.tenant = (uint64_t)number % 2, .depth = 64};

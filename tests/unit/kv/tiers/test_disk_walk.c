@@ -66,7 +66,7 @@ static struct aligned_block *make_block(int number)
     for (size_t i = 0; i < BLOCK_BYTES; i++) b.bytes[i] = (uint8_t)lf_random64((uint64_t)number, i);
     for (int i = 0; i < LF_KV_BLOCK_TOKENS; i++) b.ids[i] = number + i;
     memset(&b.block.prev, 1, sizeof(b.block.prev));
-    lf_prefix_key_next(&b.block.prev, b.ids, &b.block.key);
+    lf_prefix_key_next(&b.block.prev, b.ids, LF_KV_BLOCK_TOKENS, &b.block.key);
     b.block.ids = b.ids;
     b.block.bytes = b.bytes;
     return &b;

@@ -50,7 +50,7 @@ static inline int setup_shared(void **state)
 {
     if (setup(state) != 0) return -1;
     struct fixture *f = *state;
-    if (lf_prefix_cache_create(&f->prefix, &f->pool, "test", 4, NULL) != LF_OK) return -1;
+    if (lf_prefix_cache_create(&f->prefix, &f->pool, "test", 4, B, NULL) != LF_OK) return -1;
     f->sched.opts.prefix = f->prefix;
     return 0;
 }
@@ -74,6 +74,7 @@ static inline struct lf_sched_seq *submit(struct fixture *f, int n_prompt, int m
     struct lf_sched_seq *seq = &f->seqs[f->n_seqs];
     seq->ids = f->ids[f->n_seqs];
     seq->blocks = f->blocks[f->n_seqs++];
+    seq->block_tokens = B;
     seq->n_prompt = n_prompt;
     seq->max_tokens = max_tokens;
     lf_sched_submit(&f->sched, seq, now_ns);
@@ -88,7 +89,8 @@ static inline struct lf_sched_seq *submit_shared(struct fixture *f, int n_same, 
     seq->keys = f->keys[f->n_seqs];
     for (int i = 0; i < n_prompt; i++) ids[i] = i < n_same ? i : 1000 * (f->n_seqs + 1) + i;
     lf_prefix_cache_root(f->prefix, NULL, 0, &seq->keys[0]);
-    for (int i = 0; i < n_prompt / B; i++) lf_prefix_key_next(&seq->keys[i], ids + (ptrdiff_t)i * B, &seq->keys[i + 1]);
+    for (int i = 0; i < n_prompt / B; i++)
+        lf_prefix_key_next(&seq->keys[i], ids + (ptrdiff_t)i * B, B, &seq->keys[i + 1]);
     seq->n_keys = n_prompt / B + 1;
     return submit(f, n_prompt, 0, now_ns);
 }

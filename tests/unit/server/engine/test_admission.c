@@ -4,11 +4,15 @@
 static void blocks_are_counted_for_prompt_and_answer(void **state)
 {
     (void)state;
-    assert_int_equal(lf_sched_n_blocks(1, 0), 1);
-    assert_int_equal(lf_sched_n_blocks(64, 0), 1);
-    assert_int_equal(lf_sched_n_blocks(64, 1), 2);
-    assert_int_equal(lf_sched_n_blocks(100, 28), 2);
-    assert_int_equal(lf_sched_n_blocks(INT32_MAX, INT32_MAX), (INT64_C(2) * INT32_MAX + 63) / 64);
+    struct lf_kv_windows w = {0};
+    assert_int_equal(lf_sched_n_blocks(&w, 1, 0), 1);
+    assert_int_equal(lf_sched_n_blocks(&w, 64, 0), 1);
+    assert_int_equal(lf_sched_n_blocks(&w, 64, 1), 2);
+    assert_int_equal(lf_sched_n_blocks(&w, 100, 28), 2);
+    assert_int_equal(lf_sched_n_blocks(&w, INT32_MAX, INT32_MAX), (INT64_C(2) * INT32_MAX + 63) / 64);
+    w.block_tokens = 256;
+    assert_int_equal(lf_sched_n_blocks(&w, 200, 56), 1);
+    assert_int_equal(lf_sched_n_blocks(&w, 200, 57), 2);
 }
 
 static void admission_reserves_everything_and_end_gives_it_back(void **state)

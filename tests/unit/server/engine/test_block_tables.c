@@ -26,7 +26,7 @@ static void open_with(struct fixture *f, struct lf_kv_windows windows)
 {
     memset(f, 0, sizeof(*f));
     LF_ASSERT(lf_block_pool_init(&f->pool, N_BLOCKS, NULL) == LF_OK);
-    LF_ASSERT(lf_prefix_cache_create(&f->prefix, &f->pool, "test", 4, NULL) == LF_OK);
+    LF_ASSERT(lf_prefix_cache_create(&f->prefix, &f->pool, "test", 4, B, NULL) == LF_OK);
     const struct lf_sched_opts opts = {.chunk = CHUNK,
                                        .max_seqs = MAX_SEQS,
                                        .max_out = MAX_SEQS,
@@ -91,7 +91,7 @@ static int teardown(void **state)
 static struct lf_sched_seq *make(struct fixture *f, int n_same, int n_prompt, int max_tokens)
 {
     struct lf_sched_seq *seq = &f->seqs[f->n_seqs++];
-    size_t n_blocks = (size_t)lf_sched_n_blocks(n_prompt, max_tokens);
+    size_t n_blocks = (size_t)lf_sched_n_blocks(&f->sched.opts.windows, n_prompt, max_tokens);
     seq->ids = calloc((size_t)(n_prompt + max_tokens), sizeof(*seq->ids));
     seq->blocks = calloc(GROUPS * n_blocks, sizeof(*seq->blocks));
     seq->keys = calloc(n_blocks + 1, sizeof(*seq->keys));
@@ -100,8 +100,9 @@ static struct lf_sched_seq *make(struct fixture *f, int n_same, int n_prompt, in
     for (int i = 0; i < n_prompt; i++) seq->ids[i] = i < n_same ? i : 100000 * f->n_seqs + i;
     lf_prefix_cache_root(f->prefix, NULL, 0, &seq->keys[0]);
     for (int i = 0; i < n_prompt / B; i++)
-        lf_prefix_key_next(&seq->keys[i], seq->ids + (ptrdiff_t)i * B, &seq->keys[i + 1]);
+        lf_prefix_key_next(&seq->keys[i], seq->ids + (ptrdiff_t)i * B, B, &seq->keys[i + 1]);
     seq->n_keys = n_prompt / B + 1;
+    seq->block_tokens = B;
     seq->n_prompt = n_prompt;
     seq->max_tokens = max_tokens;
     return seq;
@@ -234,7 +235,7 @@ static void the_end_of_an_answer_is_found(void **state)
     lf_sched_end(&f->sched, first);
     memcpy(second->ids, first->ids, (size_t)second->n_prompt * sizeof(int32_t));
     for (int i = 0; i < 39; i++)
-        lf_prefix_key_next(&second->keys[i], second->ids + (ptrdiff_t)i * B, &second->keys[i + 1]);
+        lf_prefix_key_next(&second->keys[i], second->ids + (ptrdiff_t)i * B, B, &second->keys[i + 1]);
     submit(f, second);
     assert_true(admit(f, second));
     assert_int_equal(second->n_cached, 39 * B);
@@ -407,7 +408,8 @@ static void where_a_windows_block_is_missing_it_leaps_to_before(void **state)
     struct sent sent;
     struct lf_prefix_key missing;
     for (int i = 0; i < like->n_prompt; i++) like->ids[i] = 200000 + i; /* what the next one has */
-    for (int i = 0; i < 30; i++) lf_prefix_key_next(&like->keys[i], like->ids + (ptrdiff_t)i * B, &like->keys[i + 1]);
+    for (int i = 0; i < 30; i++)
+        lf_prefix_key_next(&like->keys[i], like->ids + (ptrdiff_t)i * B, B, &like->keys[i + 1]);
     missing = lf_prefix_group_key(&like->keys[28 + 1], 1);
     struct lf_sched_seq *seq = submit_below(f, &missing);
     send_all(f, &sent);

@@ -14,7 +14,7 @@ static void expect(const struct lf_sched_seq *seq, int from, int to, int first, 
 static void the_prompts_end_is_kept_with_its_tail(void **state)
 {
     (void)state;
-    const struct lf_sched_seq seq = {.n_prompt = 100 * B + 5};
+    const struct lf_sched_seq seq = {.block_tokens = B, .n_prompt = 100 * B + 5};
     /* from block 99 on, and from 1,024 tokens before: positions from 99 · 64 - 1024 - 255, of block 79 */
     expect(&seq, 0, 110, 79, 101);
 }
@@ -23,7 +23,7 @@ static void what_is_seen_from_a_mark_and_a_block_before_it_is_kept(void **state)
 {
     (void)state;
     const int32_t marks[] = {30 * B, 50 * B + 1};
-    const struct lf_sched_seq seq = {.n_prompt = 120 * B, .marks = marks, .n_marks = 2};
+    const struct lf_sched_seq seq = {.block_tokens = B, .n_prompt = 120 * B, .marks = marks, .n_marks = 2};
     expect(&seq, 0, 35, 25, 30); /* from 29 · 64 - 255, of block 25 */
     expect(&seq, 35, 60, 45, 51);
     expect(&seq, 60, 90, 0, 0);
@@ -34,14 +34,14 @@ static void a_block_that_ends_where_a_window_begins_is_not_kept(void **state)
 {
     (void)state;
     const int32_t mark = 30 * B; /* from 29 · 64 - 256 = 25 · 64 */
-    const struct lf_sched_seq seq = {.n_prompt = 120 * B, .marks = &mark, .n_marks = 1};
+    const struct lf_sched_seq seq = {.block_tokens = B, .n_prompt = 120 * B, .marks = &mark, .n_marks = 1};
     for (int i = 0; i < 35; i++) assert_int_equal(lf_marks_keep(&seq, WINDOW + 1, i), i >= 25 && i < 30);
 }
 
 static void every_so_many_tokens_there_is_a_mark(void **state)
 {
     (void)state;
-    const struct lf_sched_seq seq = {.n_prompt = 1000 * B};
+    const struct lf_sched_seq seq = {.block_tokens = B, .n_prompt = 1000 * B};
     expect(&seq, 0, 200, 123, 128);
     expect(&seq, 200, 300, 251, 256);
 }
@@ -52,9 +52,10 @@ static void a_hit_at_a_mark_finds_all_that_it_sees(void **state)
     (void)state;
     for (int window = 1; window < 500; window += 13)
         for (int32_t mark = 1; mark < 20 * B; mark += 17) {
-            const struct lf_sched_seq seq = {.n_prompt = 90 * B, .marks = &mark, .n_marks = 1};
+            const struct lf_kv_windows w = {.n = 1, .tokens = {window}};
+            const struct lf_sched_seq seq = {.block_tokens = B, .n_prompt = 90 * B, .marks = &mark, .n_marks = 1};
             for (int n = mark / B; n >= 0 && n >= mark / B - 1; n--)
-                for (int i = lf_kv_windows_first(window, n); i < n; i++) assert_true(lf_marks_keep(&seq, window, i));
+                for (int i = lf_kv_windows_first(&w, 0, n); i < n; i++) assert_true(lf_marks_keep(&seq, window, i));
         }
 }
 

@@ -117,8 +117,9 @@ static void without_prefix_cache_everything_is_computed(void **state)
         assert_int_equal(st.n_tokens, 10);
     }
     rig_close(&f);
-    assert_true(lf_engine_host_bytes(&opts, FAKE_VOCAB, 128) > 16 * sizeof(struct lf_sampled));
-    assert_true(lf_engine_host_bytes(&opts, FAKE_VOCAB, 256) > lf_engine_host_bytes(&opts, FAKE_VOCAB, 128));
+    assert_true(lf_engine_host_bytes(&opts, FAKE_VOCAB, 128, LF_KV_BLOCK_TOKENS) > 16 * sizeof(struct lf_sampled));
+    assert_true(lf_engine_host_bytes(&opts, FAKE_VOCAB, 256, LF_KV_BLOCK_TOKENS) >
+                lf_engine_host_bytes(&opts, FAKE_VOCAB, 128, LF_KV_BLOCK_TOKENS));
 }
 
 #ifdef LF_DEBUG

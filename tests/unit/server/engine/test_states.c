@@ -24,7 +24,7 @@ static int setup_with(int n_spare)
     if (setup_shared(&state) != 0) return -1;
     g.f = state;
     if (lf_block_pool_init(&g.slots, MAX_SEQS + n_spare, NULL) != LF_OK) return -1;
-    if (lf_prefix_cache_create(&g.snapshots, &g.slots, "test", 4, NULL) != LF_OK) return -1;
+    if (lf_prefix_cache_create(&g.snapshots, &g.slots, "test", 4, B, NULL) != LF_OK) return -1;
     g.f->sched.opts.slots = &g.slots;
     g.f->sched.opts.snapshots = g.snapshots;
     g.f->sched.opts.slot_blocks = 1;
@@ -349,8 +349,8 @@ static void a_mark_is_entered_when_its_ids_are_known(void **state)
     static const int32_t mark = 192; /* in its answer: no prompt has such a one, but the rule is the same */
     seq->keys = g.f->keys[0];
     lf_prefix_cache_root(g.f->prefix, NULL, 0, &seq->keys[0]);
-    lf_prefix_key_next(&seq->keys[0], g.f->ids[0], &seq->keys[1]);
-    lf_prefix_key_next(&seq->keys[1], g.f->ids[0] + B, &seq->keys[2]);
+    lf_prefix_key_next(&seq->keys[0], g.f->ids[0], B, &seq->keys[1]);
+    lf_prefix_key_next(&seq->keys[1], g.f->ids[0] + B, B, &seq->keys[2]);
     seq->n_keys = 3;
     seq->marks = &mark;
     seq->n_marks = 1;
