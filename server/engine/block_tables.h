@@ -29,7 +29,7 @@ int64_t lf_sched_n_spare(const struct lf_sched *s);
 /* Blocks of the pool that a sequence of such a length takes: reserved for windows, firm for the rest. */
 int64_t lf_sched_need(const struct lf_sched *s, int n_prompt, int max_tokens);
 
-/* seq gets references on what the first n blocks are found in, and n · 64 tokens are done. */
+/* seq gets references on what the first n blocks are found in, and their tokens are done. */
 void lf_tables_get_hit(struct lf_sched *s, struct lf_sched_seq *seq, int n);
 /* Puts that again. */
 void lf_tables_drop_hit(struct lf_sched *s, struct lf_sched_seq *seq);
@@ -39,11 +39,11 @@ void lf_tables_reserve(struct lf_sched *s, struct lf_sched_seq *seq);
 void lf_tables_cover(struct lf_sched *s, struct lf_sched_seq *seq, int n_tokens);
 /* Lets go of what nothing looks at any more. */
 void lf_tables_slide(struct lf_sched *s, struct lf_sched_seq *seq);
-/* Blocks [n_done / 64, n) have been found to be in the cache, in each group as far as they are seen from n on: they
- * take the place of the sequence's own. */
+/* Blocks from n_done on, up to n, have been found to be in the cache, in each group as far as they are seen from n on:
+ * they take the place of the sequence's own. */
 void lf_tables_take_over(struct lf_sched *s, struct lf_sched_seq *seq, int n);
-/* For a leap (restore.h) to n · 64 tokens: the blocks of windows that come from below, with firm references, for which
- * there is spare; then it leaps, or not. */
+/* For a leap (restore.h) to the end of n blocks: the blocks of windows that come from below, with firm references, for
+ * which there is spare; then it leaps, or not. */
 void lf_tables_take_coming(struct lf_sched *s, struct lf_sched_seq *seq, int n);
 void lf_tables_leap(struct lf_sched *s, struct lf_sched_seq *seq, int n);
 void lf_tables_drop_coming(struct lf_sched *s, struct lf_sched_seq *seq);

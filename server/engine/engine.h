@@ -80,8 +80,8 @@ void lf_engine_destroy(struct lf_engine *engine); /* accepts NULL */
 LF_MUST_CHECK enum lf_status lf_engine_submit(struct lf_engine *engine, const struct lf_gen_params *params,
                                               struct lf_request **out, int *retry_after_s, struct lf_err *err);
 
-/* The keys of a prompt's full blocks, by which they are found, into keys [n_prompt / 64, LF_SHA256_BYTES]; false: there
- * is no prefix cache. Any thread. */
+/* The keys of a prompt's full blocks, by which they are found, into keys [n_prompt / block_tokens, LF_SHA256_BYTES];
+ * false: there is no prefix cache. Any thread. */
 bool lf_engine_keys(struct lf_engine *engine, const struct lf_gen_params *params, uint8_t *keys);
 /* Where blocks with these keys are at the moment: how many of them on the device, in memory, on disk. Any thread. */
 void lf_engine_places(struct lf_engine *engine, const uint8_t *keys, int n, int n_there[LF_PIN_N]);

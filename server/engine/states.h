@@ -11,11 +11,12 @@
  *                 launch; then it is entered, or the sequence's until the ids before it are known (decodes)
  *     coming      on its way to be a snapshot: it is brought back from below (restore.h)
  *
- * Marks. A state cannot be cut at any token, so it is kept where others are likely to go on, behind n blocks where
+ * Marks. A state cannot be cut at any token, so it is kept where others are likely to go on, behind n blocks, of B
+ * tokens, where
  *
- *     n = (n_prompt - 1) / 64       the same prompt once more, and answers of several choices
- *     n = mark / 64                 where a part of the prompt ends that others may have too (seq->marks)
- *     n = n_prompt / 64             of one that is to be pinned
+ *     n = (n_prompt - 1) / B        the same prompt once more, and answers of several choices
+ *     n = mark / B                  where a part of the prompt ends that others may have too (seq->marks)
+ *     n = n_prompt / B              of one that is to be pinned
  *     multiples of LF_MARK_EVERY    prompts that part in the middle, and what goes on from a long answer. Such a mark
  *                                   takes the place of the one before it rather than one of somebody else's
  *

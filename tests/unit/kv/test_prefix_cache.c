@@ -106,6 +106,33 @@ static void entered_blocks_are_found_in_order_and_only_whole(void **state)
     assert_int_equal(find_leading(f->cache, &f->root, f->ids, DOC_BLOCKS * T, 0, found), 0);
 }
 
+/* All ids of a large block count, in its key and in what is compared. */
+static void blocks_may_have_more_ids(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_block_pool pool;
+    struct lf_prefix_cache *cache;
+    struct lf_prefix_key key, other;
+    int32_t block, ids[2 * T];
+    assert_int_equal(lf_block_pool_init(&pool, 2, NULL), LF_OK);
+    assert_int_equal(lf_prefix_cache_create(&cache, &pool, "model", 5, 2 * T, NULL), LF_OK);
+    assert_true(lf_block_pool_take(&pool, &block));
+    memcpy(ids, f->ids, sizeof(ids));
+    lf_prefix_key_next(&f->root, ids, 2 * T, &key);
+    lf_prefix_cache_insert_key(cache, &f->root, &key, ids, block, (struct lf_prefix_origin){0});
+    assert_int_equal(lf_prefix_cache_find(cache, &f->root, &key, ids), block);
+    assert_memory_equal(lf_prefix_cache_entry(cache, block).ids, ids, sizeof(ids));
+    ids[2 * T - 1]++;
+    lf_prefix_key_next(&f->root, ids, 2 * T, &other);
+    assert_int_equal(lf_prefix_cache_find(cache, &f->root, &other, ids), -1);
+    assert_int_equal(lf_prefix_cache_find(cache, &f->root, &key, ids), -1); /* nor by a key that is another's */
+    lf_prefix_key_next(&f->root, f->ids, T, &other);
+    assert_int_equal(lf_prefix_cache_find(cache, &f->root, &other, f->ids), -1);
+    lf_block_pool_put(&pool, block);
+    lf_prefix_cache_destroy(cache);
+    lf_block_pool_deinit(&pool);
+}
+
 static void a_match_ends_at_the_first_difference(void **state)
 {
     struct fixture *f = *state;
@@ -377,6 +404,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(an_empty_cache_matches_nothing),
         CASE(entered_blocks_are_found_in_order_and_only_whole),
+        CASE(blocks_may_have_more_ids),
         CASE(a_match_ends_at_the_first_difference),
         CASE(the_same_block_behind_another_text_is_not_found),
         CASE(another_salt_or_model_finds_nothing),

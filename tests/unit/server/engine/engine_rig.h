@@ -10,6 +10,7 @@ struct engine_rig {
     struct fake_backend backend;
     struct lf_device *dev;
     struct lf_kv_cache kv;
+    int n_stripes;                     /* that a block's tokens are divided into; 0: one */
     int n_spare_slots;                 /* of states, where the layout has them, beside those for what runs */
     enum lf_status (*beat)(void *ctx); /* as in lf_engine_backend */
     int beat_ms;
@@ -47,6 +48,8 @@ static inline void rig_open_kv(struct engine_rig *f, int n_blocks, const struct 
         .dtype = LF_F32, .n_blocks = n_blocks, .n_layers = 1, .n_kv_heads = 1, .head_dim = 2, .prefix_cache = prefix};
     int n_slots = lf_batch_n_slots(opts->max_seqs);
     kv.layout = f->layout;
+    kv.stripe.n = f->n_stripes;
+    kv.n_layers = f->n_stripes > 1 ? f->n_stripes : 1;
     kv.n_slots = f->layout && f->layout->states.n_layers > 0 ? n_slots + f->n_spare_slots : 0;
     assert_int_equal(lf_device_open(&f->dev, &dev, NULL), LF_OK);
     assert_int_equal(lf_kv_cache_open(&f->kv, f->dev, &kv, NULL), LF_OK);

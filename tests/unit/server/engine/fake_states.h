@@ -8,9 +8,11 @@
 #include "kv/kv_cache.h"
 #include "model/batch.h"
 
+/* What other ranks would have of a block is in the layers behind the first. */
 static inline uint32_t *fake_slot(const struct lf_kv_view *v, const struct lf_kv_seq *seq, int p, int half)
 {
-    float *page = lf_kv_page(v, seq->blocks[p / LF_KV_BLOCK_TOKENS], 0, LF_KV_K, 0);
+    int block = lf_kv_block_tokens(v->stripe.n);
+    float *page = lf_kv_page(v, seq->blocks[p / block], p % block / LF_KV_BLOCK_TOKENS, LF_KV_K, 0);
     return (uint32_t *)(void *)(page + lf_kv_k_index(v, p % LF_KV_BLOCK_TOKENS, half));
 }
 

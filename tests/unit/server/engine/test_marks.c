@@ -47,16 +47,35 @@ static void every_so_many_tokens_there_is_a_mark(void **state)
 }
 
 /* A hit of one prompt upon what another has left at a mark needs exactly what is kept. */
+static void check_hits(int window, int block)
+{
+    const struct lf_kv_windows w = {.n = 1, .tokens = {window}, .block_tokens = block};
+    for (int32_t mark = 1; mark < 20 * block; mark += 17) {
+        const struct lf_sched_seq seq = {.block_tokens = block, .n_prompt = 90 * block, .marks = &mark, .n_marks = 1};
+        for (int n = mark / block; n >= 0 && n >= mark / block - 1; n--)
+            for (int i = lf_kv_windows_first(&w, 0, n); i < n; i++) assert_true(lf_marks_keep(&seq, window, i));
+    }
+}
+
 static void a_hit_at_a_mark_finds_all_that_it_sees(void **state)
 {
     (void)state;
-    for (int window = 1; window < 500; window += 13)
-        for (int32_t mark = 1; mark < 20 * B; mark += 17) {
-            const struct lf_kv_windows w = {.n = 1, .tokens = {window}};
-            const struct lf_sched_seq seq = {.block_tokens = B, .n_prompt = 90 * B, .marks = &mark, .n_marks = 1};
-            for (int n = mark / B; n >= 0 && n >= mark / B - 1; n--)
-                for (int i = lf_kv_windows_first(&w, 0, n); i < n; i++) assert_true(lf_marks_keep(&seq, window, i));
-        }
+    for (int n = 1; n <= 4; n++)
+        for (int window = 1; window < 500; window += 13) check_hits(window, n * B);
+}
+
+/* Of large blocks as many whole ones as there are in so many tokens. */
+static void a_multiple_is_the_end_of_a_block(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 16; n++) {
+        int every = lf_marks_every(n * B);
+        assert_int_equal(every % (n * B), 0);
+        assert_in_range(every, LF_MARK_EVERY - n * B + 1, LF_MARK_EVERY);
+        const struct lf_sched_seq seq = {.block_tokens = n * B, .n_prompt = 1000 * n * B};
+        assert_true(lf_marks_keep(&seq, 1, every / (n * B) - 1));
+        assert_false(lf_marks_keep(&seq, 1, every / (n * B)));
+    }
 }
 
 int main(void)
@@ -67,6 +86,7 @@ int main(void)
         cmocka_unit_test(a_block_that_ends_where_a_window_begins_is_not_kept),
         cmocka_unit_test(every_so_many_tokens_there_is_a_mark),
         cmocka_unit_test(a_hit_at_a_mark_finds_all_that_it_sees),
+        cmocka_unit_test(a_multiple_is_the_end_of_a_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

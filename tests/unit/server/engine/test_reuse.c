@@ -34,6 +34,52 @@ static void blocks_of_an_answer_are_found_by_the_next_turn(void **state)
     lf_request_put(req);
 }
 
+/* And an answer's: whole blocks, of as many tokens as the cache says. */
+static void check_large_blocks(int n_stripes)
+{
+    static struct engine_rig f;
+    struct lf_engine_opts opts = rig_opts();
+    struct lf_engine_state st;
+    int block = n_stripes * LF_KV_BLOCK_TOKENS, n = 5 * block;
+    memset(&f, 0, sizeof(f));
+    f.n_stripes = n_stripes;
+    rig_open(&f, 8, &opts);
+    lf_engine_snapshot(f.engine, &st);
+    assert_int_equal(st.block_tokens, block);
+    assert_int_equal(st.most_tokens, 8 * block);
+    assert_int_equal(st.groups[0].n_request_blocks, (opts.ctx + block - 1) / block);
+    assert_int_equal(rig_generate(&f, n, 10, 1).n_cached, 0);
+    assert_int_equal(rig_generate(&f, n, 10, 1).n_cached, n - block);
+    assert_int_equal(rig_generate(&f, n + 1, 10, 1).n_cached, n);
+    assert_int_equal(rig_generate(&f, n - 1, 10, 1).n_cached, n - block);
+    assert_int_equal(rig_generate(&f, block - 1, block, 2).n_cached, 0);
+    assert_int_equal(lf_engine_largest(f.engine, 0), 8 * block);
+    rig_close(&f);
+}
+
+static void large_blocks_are_found_whole(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= 4; n++) check_large_blocks(n);
+}
+
+/* Below the cache are blocks of 64. */
+static void large_blocks_are_not_kept_below_the_cache(void **state)
+{
+    (void)state;
+    struct engine_rig f = {.n_stripes = 2};
+    struct lf_engine_opts opts = rig_opts();
+    struct lf_engine *engine = NULL;
+    struct lf_err err;
+    rig_open(&f, 8, &opts);
+    struct lf_engine_backend backend = rig_backend(&f);
+    opts.memory_bytes = 1 << 20;
+    assert_int_equal(lf_engine_create(&engine, &backend, &f.kv, &opts, &err), LF_UNSUPPORTED);
+    assert_null(engine);
+    assert_non_null(strstr(err.message, "128 tokens"));
+    rig_close(&f);
+}
+
 static void another_salt_finds_nothing(void **state)
 {
     struct engine_rig *f = *state;
@@ -163,6 +209,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_second_request_takes_the_prompt_from_the_cache),
         CASE(blocks_of_an_answer_are_found_by_the_next_turn),
+        cmocka_unit_test(large_blocks_are_found_whole),
+        cmocka_unit_test(large_blocks_are_not_kept_below_the_cache),
         CASE(another_salt_finds_nothing),
         CASE(followers_wait_for_their_leader_and_share_its_prompt),
         CASE(equal_prompts_at_once_are_computed_once),
