@@ -72,7 +72,8 @@ static void ask_all(struct model_rig *rig, int rank, void *ctx)
     if (rig->kv.states.n_layers > 0) expect_all_back(&rig->kv.slots);
 }
 
-static void check_split(const struct temp_dir *dir, int n_ranks, enum lf_dtype kv_dtype, int least_cached)
+/* Of a context that is divided over many, blocks are long: the cache has fewer whole ones. */
+static void check_split(const struct temp_dir *dir, struct lf_split split, enum lf_dtype kv_dtype, int least_cached)
 {
     static const int chunks[] = {512, 16, 130};
     static struct setup s;
@@ -92,18 +93,32 @@ static void check_split(const struct temp_dir *dir, int n_ranks, enum lf_dtype k
                                       .kv_tokens = 4 * CTX,
                                       .kv_dtype = kv_dtype,
                                       .prefix_cache = true,
-                                      .cache_groups = true};
-        rank_rigs_lead(&opts, n_ranks, ask_all, &s);
+                                      .cache_groups = true,
+                                      .split = split};
+        rank_rigs_lead(&opts, split.n_ranks, ask_all, &s);
     }
 }
 
 static void answers_belong_to_the_split_alone(void **state)
 {
     (void)state;
-    static const enum lf_dtype kv_dtypes[] = {LF_BF16, LF_E4M3};
+    static const struct {
+        struct lf_split split;
+        enum lf_dtype kv_dtype;
+        int least_cached;
+    } rows[] = {{{.n_ranks = 2}, LF_BF16, 640},
+                {{.n_ranks = 2}, LF_E4M3, 640},
+                {{.n_ranks = 4}, LF_BF16, 640},
+                {{.n_ranks = 4}, LF_E4M3, 640},
+                {{.n_ranks = 1, .n_cp = 2}, LF_BF16, 640},
+                {{.n_ranks = 1, .n_cp = 2}, LF_E4M3, 640},
+                {{.n_ranks = 1, .n_cp = 3}, LF_F32, 576},
+                {{.n_ranks = 2, .n_cp = 2}, LF_BF16, 640},
+                {{.n_ranks = 1, .n_cp = 4}, LF_BF16, 512}};
     struct temp_dir dir = temp_dir_make();
     write_model(&dir);
-    for (int k = 0; k < 4; k++) check_split(&dir, 2 + k / 2 * 2, kv_dtypes[k % 2], 640);
+    for (size_t i = 0; i < LF_N_ELEMS(rows); i++)
+        check_split(&dir, rows[i].split, rows[i].kv_dtype, rows[i].least_cached);
     temp_dir_remove(&dir);
 }
 
@@ -112,7 +127,9 @@ static void answers_of_experts_and_states_do_too(void **state)
     (void)state;
     struct temp_dir dir = temp_dir_make();
     write_model_with_states(&dir);
-    check_split(&dir, 2, LF_BF16, 64);
+    check_split(&dir, (struct lf_split){.n_ranks = 2}, LF_BF16, 64);
+    check_split(&dir, (struct lf_split){.n_ranks = 1, .n_cp = 2}, LF_BF16, 64);
+    check_split(&dir, (struct lf_split){.n_ranks = 2, .n_cp = 2}, LF_BF16, 64);
     temp_dir_remove(&dir);
 }
 

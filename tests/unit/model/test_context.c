@@ -1,7 +1,9 @@
 /* One context over several ranks: which rows each op of their programs has, and where rows are gathered, cut and
  * combined. Pure; that programs compute the same is model/ranks of tests/golden. */
 #include "core/check.h"
+#include "device/comm.h"
 #include "model/formats/quantization.h"
+#include "model/plan.h"
 #include "tests/support/config_text.h"
 #include "tests/unit/model/programs_rig.h"
 
@@ -295,6 +297,61 @@ static void the_cost_of_a_large_step_is_divided(void **state)
     lf_hparams_deinit(&hp);
 }
 
+/* ---- memory ---- */
+
+enum { CTX = 4096 };
+
+static struct lf_plan plan_of(struct lf_hparams *hp, int n_cp, int ctx)
+{
+    struct lf_plan plan;
+    struct lf_err err;
+    struct lf_device *dev;
+    struct lf_device_opts device = {.name = "cpu", .n_threads = 1, .max_isa = LF_ISA_C};
+    struct lf_plan_opts opts = {
+        .ctx = ctx, .chunk = 256, .max_seqs = 4, .kv_tokens = (uint64_t)ctx, .kv_dtype = LF_BF16, .cache_groups = true};
+    hp->max_positions = 2 * CTX;
+    hp->split = (struct lf_split){.n_cp = n_cp};
+    assert_int_equal(lf_device_open(&dev, &device, NULL), LF_OK);
+    if (lf_plan_make(&plan, hp, 1000, lf_device_ops(dev), lf_device_info(dev), &opts, &err) != LF_OK)
+        fail_msg("%s", err.message);
+    lf_device_close(dev);
+    return plan;
+}
+
+static void each_rank_has_its_part_of_the_cache_and_a_longer_context_fits(void **state)
+{
+    (void)state;
+    struct lf_hparams hp;
+    read_llama(&hp);
+    struct lf_plan one = plan_of(&hp, 1, CTX);
+    for (int n = 2; n <= MOST_CP; n *= 2) {
+        struct lf_plan p = plan_of(&hp, n, CTX);
+        assert_int_equal(p.n_ranks, n);
+        assert_int_equal(p.n_cp, n);
+        assert_int_equal(p.kv_block_bytes, one.kv_block_bytes);
+        assert_int_equal(n * p.n_blocks, one.n_blocks);
+        assert_int_equal(p.kv_tokens, one.kv_tokens);
+        assert_int_equal((uint64_t)n * p.kv_bytes, one.kv_bytes);
+        assert_int_equal(p.total_bytes, (uint64_t)n * (p.weight_bytes + p.workspace_bytes + p.kv_bytes) + p.comm_bytes);
+        assert_true(p.comm_bytes > lf_comm_group_bytes(n, 2));
+    }
+    struct lf_plan longer = plan_of(&hp, 2, 2 * CTX);
+    assert_int_equal(longer.kv_bytes, one.kv_bytes);
+    assert_int_equal(longer.kv_tokens, 2 * one.kv_tokens);
+    lf_hparams_deinit(&hp);
+}
+
+/* What a rank has of a large step is less than all of it, though all its queries come to every rank. */
+static void the_workspace_of_a_rank_is_smaller(void **state)
+{
+    (void)state;
+    struct lf_hparams hp;
+    read_llama(&hp);
+    struct lf_plan one = plan_of(&hp, 1, CTX), four = plan_of(&hp, 4, CTX);
+    assert_true(four.act_bytes < one.act_bytes);
+    lf_hparams_deinit(&hp);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +364,8 @@ int main(void)
         cmocka_unit_test(a_context_that_is_not_divided_leaves_programs_as_they_are),
         cmocka_unit_test(gathers_and_combines_that_do_not_fit_are_found),
         cmocka_unit_test(the_cost_of_a_large_step_is_divided),
+        cmocka_unit_test(each_rank_has_its_part_of_the_cache_and_a_longer_context_fits),
+        cmocka_unit_test(the_workspace_of_a_rank_is_smaller),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
