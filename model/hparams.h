@@ -44,11 +44,21 @@ struct lf_multipliers {
     float embedding, residual, logits;
 };
 
+/* --max-position, --rope-scaling: positions behind those that the model was made for. Zeroed: none. */
+struct lf_stretch {
+    int max_position;  /* tokens; 0: those that it was made for */
+    bool yarn;         /* YaRN where the configuration has no scaling; where it has YaRN it is that anyway */
+    int yarn_original; /* tokens that it was trained on before; 0: all that it was made for */
+};
+
 struct lf_hparams {
     const struct lf_arch *arch; /* static */
     const char *architecture;   /* its name, "LlamaForCausalLM" …; static */
     int n_layers, hidden, n_heads, n_kv_heads, head_dim, intermediate, n_vocab;
-    int max_positions; /* the context the model was made for, scaling included */
+    int made_positions; /* the context the model was made for, scaling included */
+    int max_positions;  /* that, or more of them where the stretch says so */
+    struct lf_stretch stretch;
+    int unused_window; /* of a family without windows: sliding_window, which no position may be beyond; 0: none */
     float norm_eps;
     float attn_scale; /* of scores; 0: head_dim^-½ */
     float softcap;    /* of logits; 0: none */
@@ -78,6 +88,10 @@ struct lf_hparams {
 
 /* Reads dir/config.json and, if there, generation_config.json. */
 LF_MUST_CHECK enum lf_status lf_hparams_read(struct lf_hparams *out, const char *dir, struct lf_err *err);
+/* The same with positions behind those that the model was made for: LF_INVALID, LF_UNSUPPORTED where it cannot have
+ * them. */
+LF_MUST_CHECK enum lf_status lf_hparams_read_stretched(struct lf_hparams *out, const char *dir,
+                                                       const struct lf_stretch *stretch, struct lf_err *err);
 /* One more id that ends an answer: the tokenizer's. false: it is in the list, or no id, or the list is full. */
 bool lf_hparams_add_eos(struct lf_hparams *hp, int32_t id);
 void lf_hparams_deinit(struct lf_hparams *hp); /* accepts a zeroed one */

@@ -110,6 +110,16 @@ static void add_rank(struct lf_sha256 *sha, const struct lf_split *split)
     }
 }
 
+/* Keys turned by other angles, or windows that the configuration's positions do not leave. */
+static void add_stretch(struct lf_sha256 *sha, const struct lf_hparams *hp)
+{
+    char text[80];
+    if (hp->stretch.max_position == 0) return;
+    snprintf(text, sizeof(text), "%d, yarn %d of %d", hp->stretch.max_position, hp->ropes[0].kind == LF_ROPE_YARN,
+             hp->ropes[0].original_max_positions);
+    add_text(sha, "positions", text);
+}
+
 /* How the states of layers lie in a slot, and a slot in blocks. */
 static void add_states(struct lf_sha256 *sha, const struct lf_delta_shape *d, const struct lf_kv_states *states)
 {
@@ -161,6 +171,7 @@ enum lf_status lf_identity_make(uint8_t out[LF_SHA256_BYTES], const struct lf_mo
         add_kv(&sha, hp, opts->plan, info->is_host);
         add_rank(&sha, &hp->split);
         add_states(&sha, &hp->delta, &opts->plan->states);
+        add_stretch(&sha, hp);
         for (int i = 0; i < hp->n_ropes; i++)
             if (lf_rope_is_long(&hp->ropes[i], opts->plan->ctx)) add_text(&sha, "rope", "long");
         if (opts->plan->no_fusion && !info->is_host) add_text(&sha, "fusion", "none");

@@ -73,8 +73,8 @@ static enum lf_status fill_defaults(struct frame *f, struct lf_err *err)
 {
     struct lf_plan_opts *o = &f->opts;
     if (o->ctx > f->hp->max_positions) {
-        return lf_fail(err, LF_INVALID, "--ctx is %d, but the model has positions for %d tokens", o->ctx,
-                       f->hp->max_positions);
+        return lf_fail(err, LF_INVALID, "--ctx is %d, but the model has positions for %d tokens%s", o->ctx,
+                       f->hp->max_positions, f->hp->stretch.max_position ? "" : " (--max-position asks for more)");
     }
     LF_TRY(check_range("ctx", o->ctx == LF_CTX_AUTO ? 0 : o->ctx, LF_CONTEXT_TOKENS, err));
     LF_TRY(check_range("chunk", o->chunk, LF_STEP_TOKENS_N, err));

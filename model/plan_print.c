@@ -7,6 +7,7 @@
 #include "core/limits.h"
 #include "model/plan.h"
 #include "model/plan_size.h"
+#include "model/rope_config.h"
 
 #define KIB ((double)(1 << 10))
 #define MIB ((double)(1 << 20))
@@ -128,7 +129,13 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
     char note[128], name[LF_WEIGHTS_NAME_BYTES];
     lf_buf_printf(out, "%s: %d layers, hidden %d, ", hp->architecture, hp->n_layers, hp->hidden);
     name_heads(hp, out);
-    lf_buf_printf(out, ", vocabulary %d, %d positions\n", hp->n_vocab, hp->max_positions);
+    lf_buf_printf(out, ", vocabulary %d, %d positions\n", hp->n_vocab, hp->made_positions);
+    if (hp->max_positions > hp->made_positions) {
+        char how[LF_STRETCH_TEXT_BYTES];
+        lf_rope_stretch_text(hp, how);
+        lf_buf_printf(out, "  %-22s %12d  tokens, more than the model was made for: %s\n", "--max-position",
+                      hp->max_positions, how);
+    }
     lf_buf_printf(out, "  %-22s %s\n", "device", p->device);
     if (p->n_ranks > 1) {
         snprintf(note, sizeof(note),
@@ -209,6 +216,7 @@ void lf_plan_print_json(const struct lf_plan *p, const struct lf_hparams *hp, st
     } numbers[] = {
         {"ctx", (uint64_t)p->ctx},
         {"max_positions", (uint64_t)hp->max_positions},
+        {"made_positions", (uint64_t)hp->made_positions},
         {"chunk", (uint64_t)p->chunk},
         {"max_seqs", (uint64_t)p->max_seqs},
         {"max_seqs_before", (uint64_t)p->max_seqs_before},

@@ -40,7 +40,9 @@ struct lf_config {
     int load_choice;   /* an lf_load */
     int quantize;      /* of --quantize's choices; 0: none (lf_runtime_model_opts) */
     uint64_t seed;
-    int ctx; /* tokens; 0: the model's; LF_OPTION_WORD: what fits */
+    int ctx;                  /* tokens; 0: the model's; LF_OPTION_WORD: what fits */
+    int max_position;         /* tokens; 0: what the model was made for */
+    const char *rope_scaling; /* "yarn", "yarn:TOKENS"; NULL: the model's */
     uint64_t memory;
     uint64_t kv_tokens;
     int kv_dtype; /* an lf_kv_choice */

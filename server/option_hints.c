@@ -44,6 +44,7 @@ const struct lf_option_hint lf_option_hints[] = {
     {"--uvicorn-log-level", "log-level", NULL},
     {"--ssl-keyfile --ssl-certfile --ssl-key-file --ssl-cert-file", NULL, PROXY},
     {"--enable-lora --lora --lora-modules", NULL, NONE ": merge the adapter into its model first"},
+    {"--hf-overrides", "max-position", "for positions; all else is what config.json says"},
     {"--speculative-config", "speculate", "from the prompt: there are no draft models"},
     {"--enable-auto-tool-choice --tool-call-parser --reasoning-parser", NULL, NONE},
 
@@ -62,6 +63,8 @@ const struct lf_option_hint lf_option_hints[] = {
     {"--slot-save-path", "cache-dir", "and nothing has to be saved or restored by name"},
     {"-mg --main-gpu", "device", NULL},
     {"-ts --tensor-split -sm --split-mode", NULL, ONE_GPU},
+    {"--rope-scale --yarn-orig-ctx", "rope-scaling", "by how much follows from --max-position"},
+    {"--rope-freq-base --rope-freq-scale", NULL, "it is read from config.json"},
     {"--mlock --no-mmap", NULL, "nothing is mapped: the weights are read into memory"},
     {"-a --alias", "served-model-name", NULL},
     {"--api-key-file", "api-keys-file", NULL},

@@ -15,6 +15,7 @@
 #include "kv/tiers/disk_speed.h"
 #include "kv/tiers/memory_tier.h"
 #include "model/layer_kinds.h"
+#include "model/rope_config.h"
 #include "server/commands.h"
 #include "server/engine/engine.h"
 #include "server/http/conn/http_server.h"
@@ -105,6 +106,31 @@ static enum lf_status describe_device(struct lf_device_opts *out, const struct l
     out->gpu_memory_bytes = config->gpu_memory;
     out->gpu_n_sms = config->gpu_sms > 0 ? config->gpu_sms : H100_SMS;
     return LF_OK;
+}
+
+/* --max-position, --rope-scaling. */
+static enum lf_status read_stretch(struct lf_stretch *out, const struct lf_config *config, struct lf_err *err)
+{
+    const char *scaling = config->rope_scaling;
+    uint64_t n = 0;
+    *out = (struct lf_stretch){.max_position = config->max_position, .yarn = scaling != NULL};
+    if (!scaling || strcmp(scaling, "yarn") == 0) return LF_OK;
+    if (strncmp(scaling, "yarn:", 5) != 0 || !lf_config_parse_size(scaling + 5, &n) || n < 1 || n > LF_CONTEXT_TOKENS)
+        return lf_fail(err, LF_INVALID,
+                       "--rope-scaling: expected yarn, or yarn:TOKENS with the length that the model was trained on "
+                       "before, got \"%.40s\"",
+                       scaling);
+    out->yarn_original = (int)n;
+    return LF_OK;
+}
+
+static void warn_of_stretch(const struct lf_hparams *hp)
+{
+    char how[LF_STRETCH_TEXT_BYTES];
+    if (hp->max_positions <= hp->made_positions) return;
+    lf_rope_stretch_text(hp, how);
+    LF_WARN("--max-position %d: the model was made for %d tokens, and not for what it answers behind them (%s)",
+            hp->max_positions, hp->made_positions, how);
 }
 
 static enum lf_dtype kv_dtype(const struct lf_runtime *rt)
@@ -244,12 +270,14 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
     memset(rt, 0, sizeof(*rt));
     rt->config = config;
     enum lf_status status;
+    struct lf_stretch stretch;
     rt->dev_opts =
         (struct lf_device_opts){.name = config->device, .n_threads = config->threads, .max_isa = config->isa - 1};
     LF_TRY_GOTO(describe_device(&rt->dev_opts, config, err), fail);
     LF_TRY_GOTO(lf_model_dir_find(&rt->dir, config->model, err), fail);
     LF_TRY_GOTO(lf_model_dir_check(&rt->dir, config->load_choice != LF_LOAD_DUMMY, err), fail);
-    LF_TRY_GOTO(lf_hparams_read(&rt->hp, rt->dir.path, err), fail);
+    LF_TRY_GOTO(read_stretch(&stretch, config, err), fail);
+    LF_TRY_GOTO(lf_hparams_read_stretched(&rt->hp, rt->dir.path, &stretch, err), fail);
     rt->dev_opts.act_dtype = rt->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
     LF_TRY_GOTO(read_ranks(rt, err), fail);
     LF_TRY_GOTO(lf_device_open(&rt->dev, &rt->dev_opts, err), fail);
@@ -564,6 +592,7 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
     const struct lf_config *c = rt->config;
     char program[LF_PROGRAM_BYTES];
     lf_program_print(program);
+    warn_of_stretch(&rt->hp);
     if (c->cache_dir) LF_TRY(lf_disk_store_lock(&rt->disk, c->cache_dir, err));
     struct lf_model_opts model_opts = lf_runtime_model_opts(rt);
     model_opts.program = program;

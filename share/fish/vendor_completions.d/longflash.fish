@@ -19,8 +19,8 @@ complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l load -d
 complete -c longflash -n '__fish_seen_subcommand_from tokenize' -l load -d 'dummy: a directory without a tokenizer will do; its texts are token ids with spaces between them' -x -a 'files dummy'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l quantize -d 'what plain weights become while they are read: half of their bytes, or a quarter' -x -a 'none fp8 int8 int4'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l seed -d 'seed of the dummy weights' -x
-complete -c longflash -n '__fish_seen_subcommand_from run' -l seed -d 'seed of sampling and of the dummy weights' -x
-complete -c longflash -n '__fish_seen_subcommand_from load' -l seed -d 'seed of the prompts' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l max-position -d 'positions of the model, more than its max_position_embeddings: nobody has made it for them' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l rope-scaling -d 'YaRN up to --max-position, for a model whose configuration has no scaling' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l model-id -d 'what /v1/models lists and requests name as "model"' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l served-model-name -d 'names of the model: answers have the first, or --model-id, requests any of them; * is any name at all' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve run' -l tool-parser -d 'in which form the model calls tools and reasons' -x
@@ -34,8 +34,6 @@ complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l snapshots -
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l no-fusion -d 'run the plain ops alone, to compare'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l prefix-cache -d 'keep the KV blocks of finished requests, so that the same document is not read twice' -x -a 'on off'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l cache-dir -d 'keep documents and blocks of the prefix cache in this directory, over restarts' -x -a '(__fish_complete_directories)'
-complete -c longflash -n '__fish_seen_subcommand_from documents' -l cache-dir -d 'the directory that a server was given as --cache-dir' -x -a '(__fish_complete_directories)'
-complete -c longflash -n '__fish_seen_subcommand_from documents' -l all -d 'rm: remove what every identity left, and all documents; import: make identities that are not there'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l cache-disk -d 'bytes that the files of --cache-dir may take' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l cache-memory -d 'of this machine\'s memory, for blocks that leave a GPU\'s cache' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l cache-meet -d 'on a GPU, compute from the front while slow blocks come back from the end' -x -a 'on off'
@@ -76,6 +74,10 @@ complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokeni
 complete -c longflash -n '__fish_seen_subcommand_from serve run' -l log-level -d 'least level that is logged' -x -a 'debug info warn error'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l log-file -d 'log here and not on standard error; SIGHUP opens it again' -r -F
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokenize health documents quantize' -l help -d 'this page'
+complete -c longflash -n '__fish_seen_subcommand_from run' -l seed -d 'seed of sampling and of the dummy weights' -x
+complete -c longflash -n '__fish_seen_subcommand_from load' -l seed -d 'seed of the prompts' -x
+complete -c longflash -n '__fish_seen_subcommand_from documents' -l cache-dir -d 'the directory that a server was given as --cache-dir' -x -a '(__fish_complete_directories)'
+complete -c longflash -n '__fish_seen_subcommand_from documents' -l all -d 'rm: remove what every identity left, and all documents; import: make identities that are not there'
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l json -d 'print the plan as one JSON object'
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l ops -d 'also print what each op of a step takes'
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l profile -d '--ops with measured times'

@@ -310,6 +310,33 @@ static void a_context_whose_angles_are_others_is_another_identity(void **state)
     assert_memory_not_equal(of[0], of[2], LF_SHA256_BYTES);
 }
 
+static void stretch(struct lf_hparams *hp)
+{
+    hp->stretch.max_position = hp->max_positions = 1024;
+}
+
+static void stretch_by_yarn(struct lf_hparams *hp)
+{
+    stretch(hp);
+    hp->ropes[0].kind = LF_ROPE_YARN;
+    hp->ropes[0].original_max_positions = 256;
+    hp->ropes[0].factor = 4;
+}
+
+/* Both have the configuration of the fixture, byte by byte. */
+static void positions_behind_the_models_own_are_another_identity(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t plain[LF_SHA256_BYTES], yarn[LF_SHA256_BYTES];
+    f->opts.change = stretch;
+    expect_other(f);
+    assert_true(identify(f, plain));
+    f->opts.change = stretch_by_yarn;
+    expect_other(f);
+    assert_true(identify(f, yarn));
+    assert_memory_not_equal(plain, yarn, sizeof(yarn));
+}
+
 static void another_program_is_another_identity(void **state)
 {
     struct fixture *f = *state;
@@ -389,6 +416,7 @@ int main(void)
         TEST(a_quantized_model_is_another_one_in_each_format),
         TEST(another_type_of_the_cache_is_another_identity),
         TEST(every_instruction_set_is_another_identity),
+        TEST(positions_behind_the_models_own_are_another_identity),
         TEST(another_program_is_another_identity),
         cmocka_unit_test(a_context_whose_angles_are_others_is_another_identity),
         cmocka_unit_test(a_tensor_has_one_hash_however_it_is_read),

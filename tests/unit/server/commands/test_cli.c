@@ -96,6 +96,12 @@ static const struct {
     {{"serve", "--chunk", "65537"}, "from 0 to 65536"},
     {{"serve", "--max-seqs", "1025"}, "from 0 to 1024"},
     {{"serve", "--watchdog", "x"}, "--watchdog"},
+    {{"serve", "--ctx", "256K"}, "positions for 131072 tokens (--max-position asks for more)"},
+    {{"serve", "--max-position", "128K"}, "was made for 131072 tokens: less is --ctx"},
+    {{"serve", "--rope-scaling", "yarn"}, "--max-position, which is not given"},
+    {{"serve", "--max-position", "1M", "--rope-scaling", "linear"}, "--rope-scaling: expected yarn, or yarn:TOKENS"},
+    {{"serve", "--max-position", "1M", "--rope-scaling", "yarn:0"}, "--rope-scaling: expected yarn, or yarn:TOKENS"},
+    {{"serve", "--max-position", "1M", "--rope-scaling", "yarn:17M"}, "--rope-scaling: expected yarn, or yarn:TOKENS"},
     {{"serve", "--drain-timeout", "-1"}, "--drain-timeout"},
     {{"serve", "--api-keys-file", "/nonexistent"}, "/nonexistent"},
     {{"serve", "--api-keys-file", "configs"}, "configs is a directory, expected a regular file"},
@@ -389,6 +395,18 @@ static void a_question_is_answered_on_the_terminal(void **state)
     assert_non_null(strstr(end.err, "tokens/s"));
 }
 
+static void a_line_says_that_a_model_was_not_made_for_so_much(void **state)
+{
+    (void)state;
+    struct finished end;
+    const char *const args[] = {"run", "--max-position", "256K", "--rope-scaling", "yarn", "--max-tokens",
+                                "1",   "Hello.",         NULL};
+    run(&end, args, NULL);
+    assert_int_equal(end.exit_status, 0);
+    assert_non_null(strstr(end.err, "--max-position 262144: the model was made for 131072 tokens, and not for what it "
+                                    "answers behind them (YaRN by 2 from 131072 tokens, for short texts too)"));
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) return 1;
@@ -403,6 +421,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(documents_are_printed_by_name),
         cmocka_unit_test(text_goes_to_ids_and_back),
         cmocka_unit_test(a_question_is_answered_on_the_terminal),
+        cmocka_unit_test(a_line_says_that_a_model_was_not_made_for_so_much),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -278,6 +278,8 @@ static void bad_command_lines_are_refused_by_name(void **state)
         {{"--ctx-size", "4096"}, "--ctx-size: unknown option; here that is --ctx"},
         {{"-ngl", "99"}, "-ngl: unknown option; here that is --device NAME"},
         {{"--n-gpu-layers", "99"}, "here that is --device NAME"},
+        {{"--yarn-orig-ctx", "32768"}, "here that is --rope-scaling yarn[:TOKENS], by how much follows from"},
+        {{"--max-position", "17M"}, "--max-position: expected a whole number from 0 to 16777216"},
         {{"-np", "4"}, "here that is --max-seqs N"},
         {{"--n-predict", "4"}, "here that is --max-tokens N, which this command does not have, a server is told by"},
         {{"-cx", "4"}, "two dashes"},
