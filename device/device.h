@@ -45,6 +45,7 @@ struct lf_device_opts {
     uint64_t gpu_memory_bytes; /* not 0: "cuda" is a GPU as described here, which need not be there. It has an op table
                                   and info, for plans; nothing can be allocated or run on it */
     int gpu_n_sms;             /* its multiprocessors, >= 1 */
+    int n_gpus;                /* of that kind; 0: one */
 };
 
 struct lf_device_info {
@@ -56,8 +57,9 @@ struct lf_device_info {
     int n_sms;                 /* multiprocessors; 0 on a CPU */
     int token_tile;            /* GEMMs compute so many tokens at a time, filled or not; 1 on a CPU */
     enum lf_dtype act_dtype;   /* what the activation tensors of lf_ops hold: LF_F32 on a CPU */
-    bool is_described;         /* by the options, and nothing but that */
-    bool is_host;              /* buffers are host memory: it counts against the same limit as the process */
+    int n_devices;         /* of this kind, from this one on, that reach each other's memory: for ranks. 1 for a CPU */
+    bool is_described;     /* by the options, and nothing but that */
+    bool is_host;          /* buffers are host memory: it counts against the same limit as the process */
     uint64_t memory_bytes; /* what this process may use: RAM or the cgroup's limit, whichever is less; a GPU's memory */
     uint64_t available_bytes;
     uint64_t host_available_bytes; /* of the host's memory; 0: nobody knows, for a device that is described */

@@ -64,10 +64,10 @@ struct lf_config {
     /* device */
     const char *device;
     int threads;
-    const char *parallel; /* "tp=N"; NULL: one rank */
+    const char *parallel; /* "tp=N", "auto"; NULL: one rank */
     int isa;              /* 0: the best there is, else an lf_isa + 1 */
     uint64_t gpu_memory;  /* plan: not 0 for a GPU that need not be there */
-    int gpu_sms;
+    int gpu_sms, gpus;    /* 0: by default */
 
     /* scheduling */
     int step_ms;

@@ -4,6 +4,7 @@
  * in command_options.c. Look-ups: option_names.c. */
 #include "server/options.h"
 
+#include "device/comm.h"
 #include "server/command_options.h"
 #include "server/demo_model.h"
 #include "server/engine/engine.h"
@@ -377,10 +378,10 @@ static const struct lf_option rows[] = {
      .type = LF_OPTION_STRING,
      .offset = FIELD(parallel),
      .fallback = "",
-     .arg = "SPLIT",
+     .arg = "auto|SPLIT",
      .shown = "tp=1",
      .help = "tp=N: each layer is divided over N ranks (tensor parallel); cp=N: each context (context parallel); "
-             "tp=N,cp=M: both",
+             "tp=N,cp=M: both; auto: as plan finds best",
      .detail =
          "Ranks are threads of this process, each with its part of the weights, a cache of its own and its share "
          "of the threads; on a CPU all of them lie in the same memory, on GPUs each takes one: N from the one that "
@@ -391,7 +392,8 @@ static const struct lf_option rows[] = {
          "ranks. Answers are the same "
          "whatever else is served, as far as they are with one rank, and may differ in their last bits between "
          "one split and another. Which models can be divided is in docs/models.md; not yet with "
-         "--cache-dir or --cache-memory.",
+         "--cache-dir or --cache-memory. auto takes the tp=N that fits and answers soonest by what is known of the "
+         "GPUs, and one rank on a CPU; `plan` says what each N would give.",
      .commands = MODELS,
      .group = LF_GROUP_DEVICE},
     {.name = "isa",
@@ -422,6 +424,17 @@ static const struct lf_option rows[] = {
      .arg = "N",
      .shown = "132, as an H100 has",
      .help = "multiprocessors of the GPU of --gpu-memory",
+     .commands = PLAN,
+     .group = LF_GROUP_DEVICE},
+
+    {.name = "gpus",
+     .type = LF_OPTION_INT,
+     .offset = FIELD(gpus),
+     .max = LF_GPU_RANKS_N,
+     .fallback = "0",
+     .arg = "N",
+     .shown = "1",
+     .help = "how many of --gpu-memory there are, for --parallel auto",
      .commands = PLAN,
      .group = LF_GROUP_DEVICE},
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "core/check.h"
+#include "server/auto_split.h"
 #include "server/commands.h"
 #include "server/runtime.h"
 
@@ -42,6 +43,20 @@ static enum lf_status add_tables(struct lf_runtime *rt, struct lf_buf *page, str
     return LF_OK;
 }
 
+/* Behind the plan as well. */
+static void add_splits(const struct lf_runtime *rt, struct lf_buf *page)
+{
+    if (rt->splits.n == 0) return;
+    if (!rt->config->json) {
+        lf_splits_print(&rt->splits, page);
+        return;
+    }
+    page->len--; /* the plan's } */
+    lf_buf_char(page, ',');
+    lf_splits_print_json(&rt->splits, page);
+    lf_buf_char(page, '}');
+}
+
 static int print_plan(struct lf_runtime *rt, struct lf_err *err)
 {
     struct lf_buf page;
@@ -51,6 +66,7 @@ static int print_plan(struct lf_runtime *rt, struct lf_err *err)
         lf_plan_print_json(&rt->plan, &rt->hp, &page);
     else
         lf_plan_print(&rt->plan, &rt->hp, &page);
+    add_splits(rt, &page);
     /* A plan that does not fit has no step that could be run: its tables are of the one that was asked for. */
     bool wants = rt->config->ops || (rt->config->profile && rt->plan.fits);
     if (wants) status = add_tables(rt, &page, err);
@@ -74,7 +90,7 @@ int lf_plan_command(const struct lf_config *config)
         return LF_EXIT_REFUSED;
     }
     if (lf_runtime_open(&rt, config, false, &err) != LF_OK) return lf_report(&err);
-    enum lf_status status = lf_runtime_plan(&rt, true, &err);
+    enum lf_status status = lf_auto_split_plan(&rt, true, &err);
     int exit_status = status == LF_OK ? print_plan(&rt, &err) : lf_report(&err);
     lf_runtime_close(&rt);
     return exit_status;

@@ -65,10 +65,11 @@ enum lf_status lf_ranks_parse(struct lf_split *out, const char *parallel, struct
 {
     struct lf_split s = {.rank = 0};
     if (parallel && !read_split(&s, parallel))
-        return lf_fail(err, LF_INVALID,
-                       "--parallel: expected tp=N, cp=M or tp=N,cp=M, from 1 to %d ranks together, got \"%.40s\" (how "
-                       "many requests run at once is --max-seqs)",
-                       LF_RANKS_N, parallel);
+        return lf_fail(
+            err, LF_INVALID,
+            "--parallel: expected auto, tp=N, cp=M or tp=N,cp=M, from 1 to %d ranks together, got \"%.40s\" (how "
+            "many requests run at once is --max-seqs)",
+            LF_RANKS_N, parallel);
     *out = (struct lf_split){.n_ranks = lf_split_n_ranks(&s), .n_cp = lf_split_n_cp(&s)};
     return LF_OK;
 }

@@ -13,6 +13,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "grammar/grammar.h"
+#include "server/auto_split.h"
 #include "server/commands.h"
 #include "server/engine/engine.h"
 #include "server/kept_documents.h"
@@ -358,7 +359,7 @@ static enum lf_status answer(struct run *r, struct lf_config *sized, struct lf_e
         return lf_fail(err, LF_UNSUPPORTED, "--tools: the model's chat template has no tools");
     LF_TRY(encode_prompt(r, err));
     LF_TRY(size_context(r, sized, &max_tokens, err));
-    LF_TRY(lf_runtime_plan(&r->rt, false, err));
+    LF_TRY(lf_auto_split_plan(&r->rt, false, err));
     if (r->grammar) LF_TRY(lf_answer_can_begin(r->grammar, vocabulary_of(r), NULL, err));
     if (!r->rt.plan.fits) return lf_fail(err, LF_NO_MEMORY, "the plan does not fit: %s", r->rt.plan.advice);
     LF_TRY(lf_runtime_load(&r->rt, NULL, NULL, err));

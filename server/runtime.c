@@ -99,12 +99,15 @@ static enum lf_status describe_device(struct lf_device_opts *out, const struct l
     if (config->gpu_memory == 0 && config->gpu_sms != 0)
         return lf_fail(err, LF_INVALID, "--gpu-sms %d describes a GPU of which --gpu-memory is not given",
                        config->gpu_sms);
+    if (config->gpu_memory == 0 && config->gpus != 0)
+        return lf_fail(err, LF_INVALID, "--gpus %d are of a kind of which --gpu-memory is not given", config->gpus);
     if (config->gpu_memory == 0) return LF_OK;
     if (!is_gpu(config->device))
         return lf_fail(err, LF_INVALID, "--gpu-memory describes a GPU, but --device is %s", config->device);
     out->name = "cuda";
     out->gpu_memory_bytes = config->gpu_memory;
     out->gpu_n_sms = config->gpu_sms > 0 ? config->gpu_sms : H100_SMS;
+    out->n_gpus = LF_MAX(config->gpus, 1);
     return LF_OK;
 }
 
@@ -246,12 +249,9 @@ static enum lf_status check_speculation(const struct lf_runtime *rt, struct lf_e
     return LF_OK;
 }
 
-/* How many, and what they do not have yet. */
-static enum lf_status read_ranks(struct lf_runtime *rt, struct lf_err *err)
+/* What several of them do not have yet. */
+static enum lf_status check_ranks(const struct lf_config *c, int n_ranks, struct lf_err *err)
 {
-    const struct lf_config *c = rt->config;
-    LF_TRY(lf_ranks_parse(&rt->hp.split, c->parallel, err));
-    int n_ranks = rt->dev_opts.n_ranks = lf_split_world(&rt->hp.split);
     if (n_ranks > 1 && c->cache_dir)
         return lf_fail(err, LF_UNSUPPORTED,
                        "--cache-dir is not implemented for several ranks yet: expected one of it and --parallel");
@@ -262,6 +262,31 @@ static enum lf_status read_ranks(struct lf_runtime *rt, struct lf_err *err)
         return lf_fail(err, LF_UNSUPPORTED,
                        "--profile is not implemented for several ranks yet: expected --ops, or no --parallel");
     return LF_OK;
+}
+
+/* How many, until auto has found out. */
+static enum lf_status read_ranks(struct lf_runtime *rt, struct lf_err *err)
+{
+    const struct lf_config *c = rt->config;
+    rt->is_auto_split = c->parallel && strcmp(c->parallel, "auto") == 0;
+    LF_TRY(lf_ranks_parse(&rt->hp.split, rt->is_auto_split ? NULL : c->parallel, err));
+    rt->dev_opts.n_ranks = lf_split_world(&rt->hp.split);
+    return check_ranks(c, rt->dev_opts.n_ranks, err);
+}
+
+enum lf_status lf_runtime_split(struct lf_runtime *rt, int n_ranks, struct lf_err *err)
+{
+    LF_TRY(check_ranks(rt->config, n_ranks, err));
+    rt->hp.split = (struct lf_split){.n_ranks = n_ranks};
+    rt->dev_opts.n_ranks = n_ranks;
+    return find_block_bytes(rt, err);
+}
+
+enum lf_status lf_runtime_reopen(struct lf_runtime *rt, struct lf_err *err)
+{
+    lf_device_close(rt->dev);
+    rt->dev = NULL;
+    return lf_device_open(&rt->dev, &rt->dev_opts, err);
 }
 
 enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *config, bool need_tokenizer,
@@ -488,7 +513,7 @@ static enum lf_status make_vocabulary(struct lf_runtime *rt, bool serves, struct
 {
     const struct lf_config *c = rt->config;
     bool wanted = serves || c->json_schema || c->regex || c->choice || c->tools;
-    if (!wanted || !rt->tok || rt->id_text) return LF_OK;
+    if (!wanted || !rt->tok || rt->id_text || rt->vocabulary.continues) return LF_OK;
     LF_TRY(lf_answer_vocabulary_create(&rt->vocabulary, rt->tok, rt->hp.n_vocab, rt->hp.eos_ids, rt->hp.n_eos, err));
     malloc_trim(0);
     return LF_OK;
@@ -593,6 +618,7 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
     char program[LF_PROGRAM_BYTES];
     lf_program_print(program);
     warn_of_stretch(&rt->hp);
+    if (rt->splits.n > 0) LF_INFO("--parallel auto is %s", rt->splits.reason);
     if (c->cache_dir) LF_TRY(lf_disk_store_lock(&rt->disk, c->cache_dir, err));
     struct lf_model_opts model_opts = lf_runtime_model_opts(rt);
     model_opts.program = program;

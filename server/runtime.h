@@ -11,6 +11,7 @@
 #include "model/hparams.h"
 #include "model/model.h"
 #include "model/plan.h"
+#include "model/split_cost.h"
 #include "server/config.h"
 #include "server/model_dir.h"
 #include "template/answer_vocabulary.h"
@@ -22,6 +23,8 @@ struct lf_tokenizer;
 
 struct lf_runtime {
     const struct lf_config *config; /* borrowed */
+    bool is_auto_split;             /* --parallel auto (auto_split.h) */
+    struct lf_splits splits;        /* what it was chosen from; n 0: nothing was */
     struct lf_model_dir dir;
     struct lf_device_opts dev_opts; /* of each rank's */
     struct lf_device *dev;
@@ -47,6 +50,10 @@ struct lf_runtime {
  * is left to close. */
 LF_MUST_CHECK enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *config, bool need_tokenizer,
                                              struct lf_err *err);
+/* From now on the model is divided over so many ranks: before plan. LF_UNSUPPORTED beside what they do not have yet. */
+LF_MUST_CHECK enum lf_status lf_runtime_split(struct lf_runtime *rt, int n_ranks, struct lf_err *err);
+/* The device anew, for its ranks share the host's threads: before load. */
+LF_MUST_CHECK enum lf_status lf_runtime_reopen(struct lf_runtime *rt, struct lf_err *err);
 /* Fills rt->plan, and makes the vocabulary that it counts where answers may be constrained: by a server, or by
  * --json-schema and the like. serves: with what an HTTP server takes. A plan that does not fit is LF_OK: look at
  * rt->plan.fits. */

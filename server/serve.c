@@ -21,6 +21,7 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "model/generation_config.h"
+#include "server/auto_split.h"
 #include "server/commands.h"
 #include "server/engine/engine.h"
 #include "server/http/conn/http_server.h"
@@ -169,6 +170,9 @@ static void name_computation(struct server *s)
     lf_plan_name_weights(s->weight_format, &s->rt.plan);
     lf_buf_printf(&text, "%s\n%s\n%s\n%s\n%d\n%s", lf_version(), lf_commit(), s->model_id, s->rt.plan.device,
                   s->config->kv_dtype, s->weight_format);
+    const struct lf_stretch *stretch = &s->rt.hp.stretch;
+    if (stretch->max_position)
+        lf_buf_printf(&text, "\n%d, %d, %d", stretch->max_position, stretch->yarn, stretch->yarn_original);
     lf_sha256(lf_buf_view(&text).ptr, text.len, hash);
     lf_buf_deinit(&text);
     snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%02x%02x%02x%02x%02x", hash[0], hash[1], hash[2], hash[3],
@@ -456,7 +460,7 @@ int lf_serve_command(const struct lf_config *config)
     block_signals(&signals);
     if (lf_runtime_open(&s.rt, config, true, &err) != LF_OK) return fail(&s, &err);
     if (read_sampling(&s, &err) != LF_OK) return fail(&s, &err);
-    if (lf_runtime_plan(&s.rt, true, &err) != LF_OK) return fail(&s, &err);
+    if (lf_auto_split_plan(&s.rt, true, &err) != LF_OK) return fail(&s, &err);
     if (!s.rt.plan.fits) {
         print_plan(&s);
         (void)lf_fail(&err, LF_NO_MEMORY, "the plan does not fit: %s", s.rt.plan.advice);

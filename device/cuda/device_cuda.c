@@ -44,6 +44,16 @@ static enum lf_status check_ranks(int n_ranks, int n_gpus, struct lf_err *err)
     return lf_fail(err, LF_NOT_FOUND, "%d ranks need as many GPUs, this machine has %d", n_ranks, n_gpus);
 }
 
+/* From idx on, as far as each reaches the memory of idx and idx that of each: ranks say so again of all pairs. */
+static int count_linked(int idx, int n_gpus)
+{
+    int end = idx + 1, there = 1, back = 1;
+    while (end < n_gpus && cudaDeviceCanAccessPeer(&there, idx, end) == cudaSuccess && there &&
+           cudaDeviceCanAccessPeer(&back, end, idx) == cudaSuccess && back)
+        end++;
+    return end - idx;
+}
+
 static enum lf_status find_gpu(struct lf_device *dev, int idx, int n_ranks, struct lf_err *err)
 {
     int n = 0, major = 0, minor = 0;
@@ -66,6 +76,7 @@ static enum lf_status find_gpu(struct lf_device *dev, int idx, int n_ranks, stru
     if (rc == cudaSuccess) rc = cudaDeviceGetAttribute(&dev->info.n_sms, cudaDevAttrMultiProcessorCount, idx);
     if (rc != cudaSuccess) return fail_open(rc, "asking the GPU what it is", err);
     dev->info.sm = major * 10 + minor;
+    dev->info.n_devices = count_linked(idx, n);
     (void)snprintf(dev->info.name, sizeof dev->info.name, "%.*s", LF_DEVICE_NAME - 1, prop.name);
     if (dev->info.sm < LF_CUDA_OLDEST_SM)
         return lf_fail(err, LF_UNSUPPORTED, "cuda:%d (%s) has compute capability %d.%d, at least %d.%d is needed", idx,
@@ -128,6 +139,7 @@ static enum lf_status describe(struct lf_device *dev, const struct lf_device_opt
                        opts->gpu_memory_bytes);
     info->is_described = true;
     info->n_sms = opts->gpu_n_sms;
+    info->n_devices = LF_MAX(opts->n_gpus, 1);
     info->memory_bytes = opts->gpu_memory_bytes;
     info->context_bytes = DESCRIBED_CONTEXT_BYTES;
     info->available_bytes = info->memory_bytes - info->context_bytes;

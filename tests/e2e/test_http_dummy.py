@@ -40,6 +40,28 @@ class Shape(harness.Case):
         self.assertNotEqual(r.returncode, 0)
         self.assertIn("no format can be given", r.stderr)
 
+    def check_automatic_splits(self, plan):
+        status, _, p = plan("--gpu-memory", "80G", "--gpus", "4", "--parallel", "auto")
+        self.assertEqual((status, p["ranks"], p["split"]["tp"]), (0, 4, 4))
+        one, two, three, four = p["splits"]
+        self.assertIn("32 query heads", three["why_not"])
+        self.assertTrue(one["fits"] and two["fits"] and four["fits"])
+        self.assertGreater(one["needed_bytes"], 1.9 * two["needed_bytes"])
+        self.assertGreater(one["token_seconds"], two["token_seconds"])
+        self.assertGreater(two["first_token_seconds"], four["first_token_seconds"])
+        named = plan("--gpu-memory", "80G", "--parallel", "tp=4")[2]
+        self.assertEqual({k: p[k] for k in named}, named)  # what was chosen is what its name has
+        small = plan("--gpu-memory", "20G", "--gpus", "2", "--parallel", "auto")[2]
+        self.assertEqual([s["fits"] for s in small["splits"]], [False, True])
+        self.assertEqual(small["split"], {"tp": 2, "reason": "tp=2: no other one fits"})
+        unknown = plan("--gpu-memory", "80G", "--gpu-sms", "108", "--gpus", "2", "--parallel", "auto")[2]
+        self.assertEqual(unknown["split"]["tp"], 1)
+        self.assertNotIn("token_seconds", unknown["splits"][0])
+        kept = plan("--gpu-memory", "80G", "--gpus", "2", "--parallel", "auto", "--cache-memory", "8G")[2]
+        self.assertIn("--cache-memory is not implemented for several ranks", kept["splits"][1]["why_not"])
+        longer = plan("--gpu-memory", "80G", "--gpus", "4", "--parallel", "auto", "--max-position", "1M", "--ctx", "1M")[2]
+        self.assertEqual([s.get("fits") for s in longer["splits"]], [False, True, None, True])
+
     def test_a_gpu_that_is_not_here_is_planned_for(self):
         def plan(*args):
             r = self.command("plan", "--model", "tests/bench/shapes/llama-3.1-8b", "--load", "dummy", "--ctx", "128K", "--json",
@@ -65,6 +87,7 @@ class Shape(harness.Case):
             status, _, p = plan("--gpu-memory", "80G", "--quantize", format)
             self.assertEqual(status, 0)
             self.assertLess(p["weight_bytes"], {"fp8": 0.6, "int4": 0.4}[format] * plain["weight_bytes"])
+        self.check_automatic_splits(plan)
         below = plan("--gpu-memory", "80G", "--cache-memory", "32G", "--cache-dir", "/nowhere")[2]
         self.assertEqual((below["cache_memory_bytes"], below["cache_memory_tokens"]), (32 << 30, (32 << 30) // (128 << 10)))
         self.assertGreater(below["disk_index_bytes"], 0)

@@ -138,7 +138,7 @@ class Ranks(unittest.TestCase):
         olmo = "tests/golden/model/data/olmo2-f32"
         for options, words in (
                 (("--parallel", "tp=3"), "it has 4 query heads of model.layers.#.self_attn.q_proj; expected 1, 2, 4"),
-                (("--parallel", "pp=2"), 'expected tp=N, cp=M or tp=N,cp=M, from 1 to 16 ranks together, got "pp=2"'),
+                (("--parallel", "pp=2"), 'expected auto, tp=N, cp=M or tp=N,cp=M, from 1 to 16 ranks together, got "pp=2"'),
                 *(((("--parallel", wrong), f'got "{wrong}"')) for wrong in
                   ("tp=17", "cp=17", "tp=2x", "tp=5,cp=4", "tp=2,tp=2", "tp=2,", ",cp=2", "cp=0", "tp=-1", "tp=2 cp=2", "tp=2,pp=2",
                    "cp=", "tp=4294967298")),

@@ -168,6 +168,9 @@ static const struct {
     {{"plan", "--kv-tokens", "1T"}, "--kv-tokens"},
     {{"plan", "--gpu-memory", "80G", "--gpu-sms", "-1"}, "--gpu-sms"},
     {{"plan", "--gpu-sms", "132"}, "--gpu-memory is not given"},
+    {{"plan", "--gpus", "4"}, "--gpu-memory is not given"},
+    {{"plan", "--gpus", "9", "--gpu-memory", "80G"}, "--gpus: expected a whole number from 0 to 8"},
+    {{"plan", "--parallel", "automatic"}, "expected auto, or tp=N"},
     {{"serve", "--gpu-memory", "80G"}, "no such option"},
     {{"plan", "--model", "/nonexistent"}, "/nonexistent"},
     {{"run"}, "expected a question"},
@@ -298,6 +301,10 @@ static void plan_says_by_its_status_whether_it_fits(void **state)
     assert_int_equal(end.exit_status, 0);
     assert_int_equal(end.out[0], '{');
     assert_non_null(strstr(end.out, "\"ctx\":8192"));
+    const char *const autos[] = {"plan", "--ctx", "8K", "--device", "cpu", "--parallel", "auto", NULL};
+    run(&end, autos, NULL);
+    assert_int_equal(end.exit_status, 0);
+    assert_non_null(strstr(end.out, "--parallel auto is tp=1: there is one device.\n"));
 }
 
 static void help_is_a_page_for_every_command(void **state)
