@@ -6,7 +6,9 @@
  *
  * --documents: before each test of the matrix its documents are put, all of which a server may have already, and then
  * the clients ask about them. Both are shown with where their prompts' tokens came from, by the server's own count, and
- * what was found with what can be: all whole blocks of the document that a question is about. */
+ * what was found with what can be: all whole blocks of the document that a question is about.
+ *
+ * Before all that the server is asked what it is, so that a table says over how many ranks it was measured. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,12 +19,13 @@
 #include "core/hash.h"
 #include "core/json.h"
 #include "server/commands.h"
+#include "server/load/about_server.h"
 #include "server/load/load_client.h"
 #include "server/load/load_prompt.h"
 #include "server/load/prompt_sources.h"
 #include "server/text_input.h"
 
-enum { PUTTERS_N = 2, METRICS_BYTES = 4 * 1024 * 1024, METRICS_MS = 60 * 1000 };
+enum { PUTTERS_N = 2, PAGE_BYTES = 4 * 1024 * 1024, PAGE_MS = 60 * 1000 };
 enum { LIST_N = 32, TIMEOUT_MS = 24 * 3600 * 1000, LONGEST_PROMPT = LF_CONTEXT_TOKENS, SEARCH_FIRST_TOKENS = 1024 };
 
 struct load {
@@ -35,6 +38,7 @@ struct load {
     struct lf_zipf documents; /* which one is asked about; n 0: none are put */
     enum lf_load_dialect dialect;
     enum lf_workload workload;
+    struct lf_about_server server;
     uint64_t seed;    /* --seed, or drawn for this run */
     uint64_t n_tests; /* each with a seed of its own, so that no prompt comes twice */
     char label[64];   /* of the test that is running */
@@ -86,11 +90,17 @@ static void make_put(void *ctx, struct lf_buf *out, uint64_t idx)
     lf_load_put(out, ctx, idx);
 }
 
-static void make_metrics(void *ctx, struct lf_buf *out, uint64_t idx)
+/* A GET of a page of the server, and who asks. */
+struct page {
+    const struct load *load;
+    const char *path;
+};
+
+static void make_get(void *ctx, struct lf_buf *out, uint64_t idx)
 {
-    const struct load *l = ctx;
+    const struct page *page = ctx;
     (void)idx;
-    lf_load_get(out, l->url.host, l->key, "/metrics");
+    lf_load_get(out, page->load->url.host, page->load->key, page->path);
 }
 
 static void on_progress(void *ctx, int n_done, int n_failed, int64_t n_tokens)
@@ -101,29 +111,44 @@ static void on_progress(void *ctx, int n_done, int n_failed, int64_t n_tokens)
             (long long)n_tokens);
 }
 
-static enum lf_status read_sources(struct load *l, struct lf_prompt_sources *out, struct lf_err *err)
+/* The body of a page, which the caller deinits; LF_TIMEOUT where it does not come. */
+static enum lf_status get(const struct load *l, const char *path, struct lf_buf *body, struct lf_err *err)
 {
-    struct lf_buf page;
+    struct page page = {l, path};
     struct lf_load_result r;
-    lf_buf_init(&page, METRICS_BYTES);
     struct lf_load_spec spec = {.url = &l->url,
                                 .n_clients = 1,
                                 .n_requests = 1,
-                                .timeout_ms = METRICS_MS,
-                                .make = make_metrics,
-                                .make_ctx = l,
-                                .body = &page};
-    enum lf_status status = lf_load_run(&r, &spec, err);
-    if (status == LF_OK) {
-        if (r.n_failed)
-            status = lf_fail(err, LF_TIMEOUT, "%.200s/metrics: %s", l->config->url, r.first_bad);
-        else if (!lf_prompt_sources_read(out, lf_buf_view(&page)))
-            status = lf_fail(err, LF_UNSUPPORTED, "%.200s/metrics does not say where prompts' tokens came from",
-                             l->config->url);
-        lf_load_result_deinit(&r);
-    }
-    lf_buf_deinit(&page);
+                                .timeout_ms = PAGE_MS,
+                                .make = make_get,
+                                .make_ctx = &page,
+                                .body = body};
+    lf_buf_init(body, PAGE_BYTES);
+    LF_TRY(lf_load_run(&r, &spec, err));
+    enum lf_status status = LF_OK;
+    if (r.n_failed) status = lf_fail(err, LF_TIMEOUT, "%.200s%s: %s", l->config->url, path, r.first_bad);
+    lf_load_result_deinit(&r);
     return status;
+}
+
+static enum lf_status read_sources(struct load *l, struct lf_prompt_sources *out, struct lf_err *err)
+{
+    struct lf_buf body;
+    enum lf_status status = get(l, "/metrics", &body, err);
+    if (status == LF_OK && !lf_prompt_sources_read(out, lf_buf_view(&body)))
+        status =
+            lf_fail(err, LF_UNSUPPORTED, "%.200s/metrics does not say where prompts' tokens came from", l->config->url);
+    lf_buf_deinit(&body);
+    return status;
+}
+
+/* What the server is, if it says so: others have no such page, and are measured all the same. */
+static void read_server(struct load *l)
+{
+    struct lf_buf body;
+    struct lf_err why;
+    if (get(l, "/v1/capacity", &body, &why) == LF_OK) (void)lf_about_server_read(&l->server, lf_buf_view(&body));
+    lf_buf_deinit(&body);
 }
 
 static void keep_tokens(void *ctx, uint64_t idx, const struct lf_load_stream *stream)
@@ -237,13 +262,18 @@ static enum lf_status run_test(struct load *l, struct test *t, int n_clients, in
 
 static void print_head(struct load *l)
 {
+    const struct lf_about_server *s = &l->server;
+    if (s->n_ranks > 0)
+        printf("%s over %d rank%s\n", s->model, s->n_ranks, s->n_ranks == 1 ? "" : "s");
+    else
+        printf("a server that does not say over how many ranks\n");
     printf("%5s %8s %4s %6s | %9s %9s %9s | %8s %8s %8s | %10s %9s\n", "conc", "prompt", "ok", "failed", "ttft p50",
            "p90", "p99 ms", "itl p50", "p90", "p99 ms", "prompt t/s", "out t/s");
     if (l->csv)
         fprintf(l->csv,
                 "concurrency,prompt_tokens,ok,failed,ttft_p50_ms,ttft_p90_ms,ttft_p99_ms,itl_p50_ms,itl_p90_ms,"
                 "itl_p99_ms,e2e_p50_ms,e2e_p99_ms,prompt_tokens_per_s,output_tokens_per_s,cached_tokens,wall_s,"
-                "first_failure%s\n",
+                "first_failure,ranks%s\n",
                 l->documents.n ? ",documents,zipf,document_tokens,ready_s,put_computed,put_memory,put_disk,"
                                  "asked_computed,asked_memory,asked_disk"
                                : "");
@@ -298,7 +328,8 @@ static void print_test(struct load *l, struct test *t)
             (long long)r->n_cached, wall_s);
     fputc('"', l->csv);
     for (const char *p = r->first_bad; *p; p++) fputs(*p == '"' ? "\"\"" : (char[]){*p, '\0'}, l->csv);
-    fputc('"', l->csv);
+    fputs("\",", l->csv);
+    if (l->server.n_ranks > 0) fprintf(l->csv, "%d", l->server.n_ranks);
     if (l->documents.n)
         fprintf(l->csv, ",%d,%.3f,%lld,%.3f,%lld,%lld,%lld,%lld,%lld,%lld", l->documents.n, l->config->zipf,
                 (long long)t->n_document_tokens, t->ready_s, (long long)t->put.n_computed, (long long)t->put.n_memory,
@@ -484,6 +515,7 @@ static enum lf_status run(struct load *l, struct lf_err *err)
         l->csv = fopen(c->csv, "we");
         if (!l->csv) return lf_fail(err, LF_IO, "--csv: cannot write %.200s: %s", c->csv, strerror(errno));
     }
+    read_server(l);
     return c->find_limit ? run_search(l, err) : run_matrix(l, err);
 }
 

@@ -1,9 +1,11 @@
 """A model of which only config.json is there: served, run, planned, tokenized and load-tested on random weights."""
+import http.server
 import json
 import os
 import shutil
 import subprocess
 import tempfile
+import threading
 
 import harness
 
@@ -168,9 +170,29 @@ class Shape(harness.Case):
         r = self.command("load", "--url", f"http://127.0.0.1:{self.server.port}", "--concurrency", "1,4", "--lengths", "64,1K",
                          "--output-tokens", "8", "--rounds", "2")
         self.assertEqual(r.returncode, 0, r.stderr)
-        rows = [line.split() for line in r.stdout.splitlines()[1:]]
+        self.assertEqual(r.stdout.splitlines()[0], "shape over 1 rank")
+        rows = [line.split() for line in r.stdout.splitlines()[2:]]
         self.assertEqual([(x[0], x[1], x[2], x[3]) for x in rows],
                          [("1", "64", "2", "0"), ("1", "1024", "2", "0"), ("4", "64", "8", "0"), ("4", "1024", "8", "0")])
+
+    def test_a_server_that_is_another_program_may_not_say_what_it_is(self):
+        class Nothing(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_error(404)
+
+            do_POST = do_GET
+
+            def log_message(self, *_):
+                pass
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Nothing) as other:
+            threading.Thread(target=other.serve_forever).start()
+            r = self.command("load", "--url", f"http://127.0.0.1:{other.server_port}", "--concurrency", "1", "--lengths", "64",
+                             "--rounds", "1")
+            other.shutdown()
+        self.assertEqual(r.stdout.splitlines()[0], "a server that does not say over how many ranks")
+        self.assertEqual(r.stdout.splitlines()[2].split()[:4], ["1", "64", "0", "1"])
+        self.assertEqual(r.returncode, 1)
 
     def test_the_other_commands_take_it(self):
         model = ("--model", self.dir, "--load", "dummy")

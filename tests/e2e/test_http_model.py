@@ -165,7 +165,7 @@ class Model(harness.Case):
                                capture_output=True, text=True, timeout=60 * harness.SLOW)
             self.assertEqual((r.returncode, r.stderr), (0, ""), dialect)
             rows = list(csv.DictReader(line for line in r.stdout.splitlines() if "," in line))
-            self.assertEqual([(row["ok"], row["failed"]) for row in rows], [("2", "0"), ("6", "0")], r.stdout)
+            self.assertEqual([(row["ok"], row["failed"], row["ranks"]) for row in rows], [("2", "0", "1"), ("6", "0", "1")], r.stdout)
             for row in rows:
                 for figure in ("ttft_p50_ms", "itl_p50_ms", "prompt_tokens_per_s", "output_tokens_per_s"):
                     self.assertGreater(float(row[figure]), 0, (dialect, figure))

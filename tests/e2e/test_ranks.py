@@ -1,9 +1,11 @@
 """--parallel tp=N, cp=N and both on a CPU: the demo over 1, 2 and 4 ranks. Greedy answers are those of one rank; for a split the
 same bytes come alone, in company, in chunks and from the cache."""
 import concurrent.futures
+import csv
 import json
 import os
 import subprocess
+import tempfile
 import unittest
 
 import harness
@@ -98,6 +100,17 @@ class Ranks(unittest.TestCase):
             chunked = self.serve(split, "--chunk", "48", "--max-seqs", "4", "--speculate", "off", "--prefix-cache", "off")
             self.assertEqual([choices(self.ask(chunked, *a)) for a in greedy + drawn], alone)
             self.assertEqual(chunked.stop(), 0, chunked.stderr[-2000:])
+
+    def test_load_says_over_how_many_ranks_it_measured(self):
+        server = self.serve(2)
+        with tempfile.NamedTemporaryFile(mode="r") as f:
+            out = subprocess.run([harness.Program.program, "load", "--url", f"http://127.0.0.1:{server.port}", "--concurrency", "1",
+                                  "--lengths", "64", "--rounds", "1", "--output-tokens", "2", "--csv", f.name],
+                                 stdout=subprocess.PIPE, check=True, text=True).stdout
+            row, = csv.DictReader(f)
+        self.assertEqual(out.splitlines()[0], "demo over 2 ranks")
+        self.assertEqual((row["ok"], row["ranks"]), ("1", "2"))
+        self.assertEqual(server.stop(), 0)
 
     def test_what_is_resident_is_what_was_planned(self):
         if harness.SLOW > 1:

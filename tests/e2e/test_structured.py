@@ -308,7 +308,7 @@ class Structured(harness.Case):
             f.flush()
             url = f"http://127.0.0.1:{self.server.port}"
             args = ("load", "--url", url, "--concurrency", "4", "--lengths", "64", "--rounds", "2", "--json-schema", f.name)
-            row = self.command(*args, "--output-tokens", "200").splitlines()[1].split()
+            row = self.command(*args, "--output-tokens", "200").splitlines()[2].split()
             self.assertEqual(row[2:4], ["8", "0"])
             out = self.command(*args, "--output-tokens", "3")
             self.assertIn("8 of the answers were cut by --output-tokens", out)
