@@ -380,8 +380,7 @@ static const struct lf_option rows[] = {
      .fallback = "",
      .arg = "auto|SPLIT",
      .shown = "tp=1",
-     .help = "tp=N: each layer is divided over N ranks (tensor parallel); cp=N: each context (context parallel); "
-             "tp=N,cp=M: both; auto: as plan finds best",
+     .help = "tp=N: each layer is divided over N ranks; cp=N: each context; tp=N,cp=M: both; auto: as plan finds best",
      .detail =
          "Ranks are threads of this process, each with its part of the weights, a cache of its own and its share "
          "of the threads; on a CPU all of them lie in the same memory, on GPUs each takes one: N from the one that "

@@ -102,7 +102,7 @@ class Ranks(unittest.TestCase):
             self.assertEqual(chunked.stop(), 0, chunked.stderr[-2000:])
 
     def test_load_says_over_how_many_ranks_it_measured(self):
-        server = self.serve(2)
+        server = self.serve("tp=2")
         with tempfile.NamedTemporaryFile(mode="r") as f:
             out = subprocess.run([harness.Program.program, "load", "--url", f"http://127.0.0.1:{server.port}", "--concurrency", "1",
                                   "--lengths", "64", "--rounds", "1", "--output-tokens", "2", "--csv", f.name],
