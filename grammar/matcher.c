@@ -15,6 +15,7 @@ void lf_matcher_destroy(struct lf_matcher *m)
     lf_reading_list_deinit(&m->now, &m->stacks);
     lf_reading_list_deinit(&m->next[0], &m->stacks);
     lf_reading_list_deinit(&m->next[1], &m->stacks);
+    lf_reading_list_deinit(&m->mark, &m->stacks);
     lf_reading_list_deinit(&m->follow, &m->stacks);
     lf_stacks_deinit(&m->stacks);
     lf_walk_buffer_deinit(&m->kept);
@@ -86,12 +87,17 @@ static bool spend(struct lf_matcher *m, size_t n)
     return m->stacks.status == LF_OK;
 }
 
+static void collect(struct lf_matcher *m)
+{
+    if (!m->looks_ahead) lf_stacks_collect(&m->stacks, &m->now);
+}
+
 /* costs: as one token of LF_GRAMMAR_MASK_STEPS at most. */
 static enum lf_status accept_text(struct lf_matcher *m, struct lf_str bytes, bool costs)
 {
     struct lf_reading_list *from = &m->now;
     if (m->ended) return bytes.len ? LF_INVALID : LF_OK;
-    lf_stacks_collect(&m->stacks, &m->now);
+    collect(m);
     m->stacks.status = LF_OK;
     for (size_t i = 0; i < bytes.len; i++) {
         struct lf_reading_list *to = &m->next[i % 2];
@@ -114,7 +120,7 @@ enum lf_status lf_matcher_accept_bytes(struct lf_matcher *m, struct lf_str bytes
 
 static enum lf_status accept_control(struct lf_matcher *m, struct lf_str control)
 {
-    lf_stacks_collect(&m->stacks, &m->now);
+    collect(m);
     m->stacks.status = LF_OK;
     lf_readings_step_control(&m->stacks, &m->now, control, &m->next[0]);
     return go_on(m, &m->next[0]);
@@ -151,4 +157,48 @@ bool lf_matcher_is_finished(const struct lf_matcher *m)
         if (!lf_terminal_is_final(&m->grammar->net.terminals[r->terminal], r->state)) return false;
     }
     return true;
+}
+
+/* ---- looking ahead ---- */
+
+/* What is remembered is enough to come back: what is reached on the way lies beside it, and its frames behind. */
+static enum lf_status remember(struct lf_matcher *m)
+{
+    lf_stacks_collect(&m->stacks, &m->now);
+    m->stacks.status = LF_OK;
+    lf_reading_list_copy(&m->stacks, &m->mark, &m->now);
+    return m->stacks.status;
+}
+
+/* How many of the tokens may come. */
+static enum lf_status go_ahead(struct lf_matcher *m, const int32_t *tokens, int n, uint32_t *masks, size_t stride,
+                               int *n_allowed)
+{
+    for (; *n_allowed < n; ++*n_allowed) {
+        LF_TRY(lf_matcher_accept(m, tokens[*n_allowed]));
+        if (masks) LF_TRY(lf_matcher_mask(m, masks + (size_t)(*n_allowed + 1) * stride, NULL));
+    }
+    return LF_OK;
+}
+
+enum lf_status lf_matcher_look_ahead(struct lf_matcher *m, const int32_t *tokens, int n, uint32_t *masks, size_t stride,
+                                     int *n_allowed)
+{
+    *n_allowed = 0;
+    if (masks) LF_TRY(lf_matcher_mask(m, masks, NULL));
+    enum lf_status status = n > 0 ? remember(m) : LF_OK;
+    if (n == 0 || status != LF_OK) return status == LF_FULL ? LF_FULL : LF_OK;
+    struct lf_vocabulary *vocabulary = m->vocabulary;
+    uint32_t n_frames = m->stacks.n;
+    bool ended = m->ended;
+    m->looks_ahead = true;
+    status = go_ahead(m, tokens, n, masks, stride, n_allowed);
+    m->looks_ahead = false;
+    m->ended = ended;
+    use_vocabulary(m, vocabulary);
+    lf_stacks_cut(&m->stacks, n_frames);
+    struct lf_reading_list reached = m->now;
+    m->now = m->mark;
+    m->mark = reached;
+    return status == LF_FULL ? LF_FULL : LF_OK;
 }

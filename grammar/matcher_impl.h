@@ -16,6 +16,8 @@ struct lf_matcher {
     struct lf_reading_list now;     /* behind what was accepted */
     struct lf_reading_list next[2]; /* while a token is accepted */
     bool ended;                     /* a token that ends the text came */
+    struct lf_reading_list mark;    /* what `now` was before a look ahead */
+    bool looks_ahead;               /* frames that `mark` needs must stay where they are */
 
     /* masks */
     struct lf_reading_list follow; /* what may begin behind terminals; a stack of lists, from mark to mark */

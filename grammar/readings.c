@@ -208,6 +208,21 @@ void lf_readings_step_control(struct lf_stacks *s, const struct lf_reading_list 
     drop_doubles(to, 0);
 }
 
+void lf_reading_list_copy(struct lf_stacks *s, struct lf_reading_list *to, const struct lf_reading_list *from)
+{
+    to->n = 0;
+    to->complete = from->complete;
+    for (size_t i = 0; i < from->n && s->status == LF_OK; i++) add(s, to, from->list[i]);
+    if (s->status != LF_OK) to->n = 0;
+}
+
+void lf_stacks_cut(struct lf_stacks *s, uint32_t n)
+{
+    if (s->n == n) return;
+    s->n = n;
+    rebuild_table(s);
+}
+
 void lf_stacks_collect(struct lf_stacks *s, struct lf_reading_list *live)
 {
     if (s->n < LF_GRAMMAR_STACKS_N / 2 || s->is_frozen) return;

@@ -56,6 +56,10 @@ void lf_readings_step_on(struct lf_stacks *s, struct lf_reading_list *list, size
 /* Behind a control token, which is taken whole. */
 void lf_readings_step_control(struct lf_stacks *s, const struct lf_reading_list *from, struct lf_str control,
                               struct lf_reading_list *to);
+/* to becomes the same list; where there is no memory for that it is empty, and the stacks' status says why. */
+void lf_reading_list_copy(struct lf_stacks *s, struct lf_reading_list *to, const struct lf_reading_list *from);
+/* Drops all frames but the first n, which are what there was some time before. */
+void lf_stacks_cut(struct lf_stacks *s, uint32_t n);
 /* Drops the frames that none of these needs, if many are used. */
 void lf_stacks_collect(struct lf_stacks *s, struct lf_reading_list *live);
 

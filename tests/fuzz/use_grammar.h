@@ -61,6 +61,19 @@ static inline void fuzz_check_compiled(enum lf_status status, const struct lf_er
 /* Called with what an answer is so far, wherever it may end. */
 typedef void fuzz_whole_fn(void *ctx, struct lf_str answer);
 
+/* What may come behind a token that may, and behind that once more, leaves the matcher where it is. */
+static inline void fuzz_look_ahead(struct lf_matcher *m, int token, const uint32_t *mask)
+{
+    enum { WORDS = (FUZZ_TOKENS_N + 31) / 32 };
+    uint32_t masks[3][WORDS];
+    const int32_t ids[2] = {token, token};
+    int n_allowed = 0;
+    enum lf_status status = lf_matcher_look_ahead(m, ids, 2, masks[0], WORDS, &n_allowed);
+    if (status == LF_LIMIT) return;
+    LF_ASSERT(status == LF_OK && n_allowed <= 2 && memcmp(masks[0], mask, sizeof masks[0]) == 0);
+    if (n_allowed > 1) LF_ASSERT(masks[1][token / 32] >> token % 32 & 1);
+}
+
 /* The next token of an answer, at random of those that are allowed; -1: it goes no further. */
 static inline int fuzz_next_token(struct lf_matcher *m, uint64_t seed, bool may_stick)
 {
@@ -73,6 +86,7 @@ static inline int fuzz_next_token(struct lf_matcher *m, uint64_t seed, bool may_
     int other = (int)(seed % FUZZ_TOKENS_N), token = other;
     while (!(mask[token / 32] >> token % 32 & 1)) token = (token + 1) % FUZZ_TOKENS_N;
     if (other != token) LF_ASSERT(lf_matcher_accept(m, other) == LF_INVALID);
+    fuzz_look_ahead(m, token, mask);
     return token;
 }
 

@@ -452,6 +452,120 @@ static void a_matcher_that_may_not_grow_can_be_asked_again(void **state)
     lf_vocabulary_destroy(v);
 }
 
+/* ---- looking ahead ---- */
+
+enum { AHEAD_N = 6, AHEAD_WORDS = (TOKENS_N + 31) / 32, AHEAD_STRIDE = AHEAD_WORDS + 3 };
+
+/* What a matcher that took the same tokens says behind each of those ahead. */
+static void check_ahead(const struct lf_grammar *g, struct lf_vocabulary *v, const int32_t *ids, int n,
+                        const uint32_t *masks, int n_allowed, int n_ahead)
+{
+    struct lf_matcher *m = NULL;
+    uint32_t want[AHEAD_WORDS];
+    assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
+    for (int i = 0; i < n; i++) assert_int_equal(lf_matcher_accept(m, ids[i]), LF_OK);
+    for (int i = 0; i <= n_allowed; i++) {
+        assert_int_equal(lf_matcher_mask(m, want, NULL), LF_OK);
+        assert_memory_equal(masks + (size_t)i * AHEAD_STRIDE, want, sizeof want);
+        if (i < n_ahead) assert_int_equal(lf_matcher_accept(m, ids[n + i]), i < n_allowed ? LF_OK : LF_INVALID);
+    }
+    lf_matcher_destroy(m);
+}
+
+/* A token that the mask has, or, one time in eight, any. */
+static int32_t likely_token(const uint32_t *mask)
+{
+    int32_t token = (int32_t)random_below(TOKENS_N);
+    bool any = random_below(8) == 0;
+    for (int i = 0; i < TOKENS_N && !any && !(mask[token / 32] >> token % 32 & 1); i++) token = (token + 1) % TOKENS_N;
+    return token;
+}
+
+/* Random tokens are looked at before some of them come; what may not grow is asked again. Nothing of it moves the
+ * matcher. */
+static void look_ahead_at_random(const struct lf_grammar *g, struct lf_vocabulary *v, int *n_allowed, int *n_refused)
+{
+    static uint32_t masks[(AHEAD_N + 1) * AHEAD_STRIDE], again[(AHEAD_N + 1) * AHEAD_STRIDE];
+    struct lf_matcher *m = NULL, *guide = NULL;
+    int32_t ids[64];
+    int n = 0, k = 0, counted = 0;
+    assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
+    assert_int_equal(lf_matcher_create(&guide, g, v, NULL), LF_OK);
+    while (n < 40 && !lf_matcher_is_finished(m)) {
+        lf_matcher_restart(guide);
+        for (int i = 0; i < n; i++) assert_int_equal(lf_matcher_accept(guide, ids[i]), LF_OK);
+        for (int i = 0; i < AHEAD_N; i++) {
+            assert_int_equal(lf_matcher_mask(guide, again, NULL), LF_OK);
+            ids[n + i] = likely_token(again);
+            (void)!lf_matcher_accept(guide, ids[n + i]);
+        }
+        lf_matcher_set_growing(m, false);
+        enum lf_status status = lf_matcher_look_ahead(m, ids + n, AHEAD_N, masks, AHEAD_STRIDE, &k);
+        assert_true(status == LF_OK || status == LF_FULL);
+        lf_matcher_set_growing(m, true);
+        if (status == LF_FULL)
+            assert_int_equal(lf_matcher_look_ahead(m, ids + n, AHEAD_N, masks, AHEAD_STRIDE, &k), LF_OK);
+        check_ahead(g, v, ids, n, masks, k, AHEAD_N);
+        assert_int_equal(lf_matcher_look_ahead(m, ids + n, AHEAD_N, NULL, 0, &counted), LF_OK);
+        assert_int_equal(counted, k);
+        assert_int_equal(lf_matcher_look_ahead(m, NULL, 0, again, AHEAD_STRIDE, &counted), LF_OK);
+        assert_memory_equal(again, masks, AHEAD_WORDS * sizeof *masks);
+        assert_int_equal(counted, 0);
+        *n_allowed += k;
+        *n_refused += k < AHEAD_N;
+        int n_taken = 1 + (int)random_below(3);
+        for (int i = 0; i < k && i < n_taken; i++) assert_int_equal(lf_matcher_accept(m, ids[n++]), LF_OK);
+    }
+    lf_matcher_destroy(guide);
+    lf_matcher_destroy(m);
+}
+
+static void looking_ahead_says_what_will_be_and_changes_nothing(void **state)
+{
+    (void)state;
+    static char bytes[TOKENS_N][24];
+    struct lf_str tokens[TOKENS_N];
+    int n_allowed = 0, n_refused = 0;
+    for (uint64_t round = 0; round < 3; round++) {
+        seed = 90 + round;
+        struct lf_vocabulary *v = random_vocabulary(bytes, tokens);
+        for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
+            struct lf_grammar *g = grammar_of(schemas[i], NULL);
+            for (int k = 0; k < 3; k++) look_ahead_at_random(g, v, &n_allowed, &n_refused);
+            lf_grammar_unref(g);
+        }
+        lf_vocabulary_destroy(v);
+    }
+    assert_true(n_allowed > 1000 && n_refused > 100);
+}
+
+/* An answer of the half of all stacks that there may be: what is looked at takes none of those that are left. */
+static void looking_ahead_leaves_no_stacks_behind(void **state)
+{
+    (void)state;
+    struct lf_vocabulary *v = vocabulary_of_bytes();
+    struct lf_grammar *g = grammar_of("{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}", NULL);
+    struct lf_matcher *m = NULL;
+    int32_t deeper[20];
+    int k = 0;
+    for (int i = 0; i < 20; i++) deeper[i] = '[';
+    assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
+    assert_int_equal(lf_matcher_accept(m, '['), LF_OK);
+    uint32_t n = m->stacks.n;
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(lf_matcher_look_ahead(m, deeper, 20, NULL, 0, &k), LF_OK);
+        assert_int_equal(k, 20);
+        assert_int_equal(m->stacks.n, n);
+    }
+    assert_int_equal(lf_matcher_accept(m, ']'), LF_OK);
+    assert_true(lf_matcher_is_finished(m));
+    assert_int_equal(lf_matcher_look_ahead(m, deeper, 20, NULL, 0, &k), LF_OK);
+    assert_int_equal(k, 0);
+    lf_matcher_destroy(m);
+    lf_grammar_unref(g);
+    lf_vocabulary_destroy(v);
+}
+
 /* The ring keeps as many walks as it has room for, each as it was, and the oldest goes first. */
 static bool allows(struct lf_matcher *m, int32_t token)
 {
@@ -561,6 +675,8 @@ int main(void)
         cmocka_unit_test(compilations_end_at_their_limits),
         cmocka_unit_test(a_token_has_a_budget),
         cmocka_unit_test(a_matcher_that_may_not_grow_can_be_asked_again),
+        cmocka_unit_test(looking_ahead_says_what_will_be_and_changes_nothing),
+        cmocka_unit_test(looking_ahead_leaves_no_stacks_behind),
         cmocka_unit_test(a_long_token_sees_how_much_of_a_string_is_left),
         cmocka_unit_test(walks_are_of_one_vocabulary),
         cmocka_unit_test(the_newest_walks_are_kept),
