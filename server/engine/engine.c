@@ -35,6 +35,7 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "server/engine/proposals.h"
 
 static struct lf_request *request_of(struct lf_list *seq_node)
 {
@@ -205,7 +206,7 @@ static void sample_later(struct lf_engine *e, struct lf_flight *f, const struct 
 
 static void book_wait(struct lf_engine *e, int64_t took_ns)
 {
-    lf_sched_waited(&e->sched, took_ns);
+    lf_proposals_waited(&e->sched, took_ns);
     lf_counter_add(&e->metrics.waits, 1);
     lf_counter_add(&e->metrics.waits_ns, (uint64_t)took_ns);
 }
@@ -239,7 +240,7 @@ static bool launch(struct lf_engine *e, bool waited)
 static bool read_ahead(struct lf_engine *e)
 {
     if (e->n_flights == 0) return false;
-    if (flight_at(e, e->n_flights - 1)->step.n_proposed == 0 && !lf_sched_waits(&e->sched)) return false;
+    if (flight_at(e, e->n_flights - 1)->step.n_proposed == 0 && !lf_proposals_wait(&e->sched)) return false;
     while (e->n_flights > 0 && !e->failed) read_step(e);
     return true;
 }
@@ -512,6 +513,8 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                         .n_tenants = n_tenants(opts),
                                         .held_epochs = e->held_epochs,
                                         .proposes = true,
+                                        .n_allowed = lf_engine_n_allowed,
+                                        .n_allowed_ctx = e,
                                         .proposal_tokens = lf_device_info(kv->dev)->is_host ? 0 : LF_BATCH_FEW_TOKENS};
     lf_sched_init(&e->sched, &sched);
     const struct lf_mailbox_limits limits = {.queue_n = opts->queue_n,

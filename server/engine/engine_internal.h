@@ -76,7 +76,9 @@ void lf_engine_fill_outs(struct lf_engine *e, const struct lf_sched_step *step);
 bool lf_engine_has_masks(const struct lf_sched_step *step);
 /* Behind the step's launch, when all tokens before it are known: the masks of e->arrays.outs. Ends requests whose
  * answers are whole, or cannot go on; their rows are drawn as if they had no grammar, and nobody reads them. */
-void lf_engine_fill_masks(struct lf_engine *e, const struct lf_sched_step *step, int64_t now_ns);
+void lf_engine_fill_masks(struct lf_engine *e, struct lf_sched_step *step, int64_t now_ns);
+/* How many of n proposed tokens the grammar of seq's request takes, as lf_sched_opts.n_allowed asks. */
+int lf_engine_n_allowed(void *engine, const struct lf_sched_seq *seq, const int32_t *ids, int n);
 /* Books what a step has brought (e->results) and ends what is complete. */
 void lf_engine_read(struct lf_engine *e, const struct lf_sched_step *step, int64_t now_ns);
 

@@ -1,6 +1,11 @@
 /* What a step may draw where that depends on the tokens before it: under the grammars of its requests, and beside their
  * bad words.
  *
+ * Proposed tokens (speculation.h) have a row each, whose mask is what may come behind those before it. What the grammar
+ * refuses is not even proposed (lf_engine_n_allowed), so a step's rows have masks; where one cannot be made after all,
+ * for its cost or because nothing is left to draw, the item is read up to there, and the next step meets the same place
+ * as its first row, where it is decided what becomes of the answer.
+ *
  * The mask of a row is the grammar's, or all that is allowed, without the tokens that are banned: those that end the
  * answer, below min_tokens, the last ones of bad words, and under a grammar those of the model's end where it is to be
  * ignored, since nothing follows an end. Where that leaves none, the answer ends instead of going on: it is whole where
@@ -37,16 +42,16 @@ static void forbid(uint32_t *mask, int n_vocab, const int32_t *ids, int n)
         if (ids[i] >= 0 && ids[i] < n_vocab) mask[ids[i] / 32] &= ~(1u << ids[i] % 32);
 }
 
-static int n_output_of(const struct lf_request *req)
+/* Tokens that are known, and the first n_ahead of those proposed, which stand behind them. */
+static int n_output_of(const struct lf_request *req, int n_ahead)
 {
-    return req->seq.n_ids - req->seq.n_placeholders - req->seq.n_prompt;
+    return req->seq.n_ids - req->seq.n_placeholders - req->seq.n_prompt + n_ahead;
 }
 
-/* The last token of each bad word with whose others the answer ends. */
-static void forbid_words(uint32_t *mask, int n_vocab, const struct lf_request *req)
+/* The last token of each bad word with whose others the answer ends, of n_output tokens. */
+static void forbid_words(uint32_t *mask, int n_vocab, const struct lf_request *req, int n_output)
 {
     const struct lf_gen_params *p = &req->params;
-    int n_output = n_output_of(req);
     const int32_t *end = req->seq.ids + req->seq.n_prompt + n_output;
     for (int at = 0; at < p->n_bad_words; at += 1 + p->bad_words[at]) {
         const int32_t *word = p->bad_words + at + 1;
@@ -74,16 +79,16 @@ static void allow(const struct lf_engine *e, const struct lf_request *req, uint3
         memset(mask, 0xff, bytes);
 }
 
-/* What is left of a mask when all that must not be drawn is out; false where that is nothing. */
-static bool trim(const struct lf_engine *e, const struct lf_request *req, uint32_t *mask)
+/* What is left of a mask when all that must not be drawn behind n_output tokens is out; false where that is nothing. */
+static bool trim(const struct lf_engine *e, const struct lf_request *req, uint32_t *mask, int n_output)
 {
     const struct lf_gen_params *p = &req->params;
     size_t n_words = (size_t)e->n_mask_words, n_known = p->grammar ? lf_vocabulary_mask_words(p->vocabulary) : n_words;
     memset(mask + n_known, 0, (n_words - n_known) * sizeof *mask);
     if (e->backend.n_vocab % 32 != 0) mask[n_words - 1] &= (1u << e->backend.n_vocab % 32) - 1;
-    if (n_output_of(req) < p->min_tokens) forbid(mask, e->backend.n_vocab, req->stop_ids, req->n_stop_ids);
+    if (n_output < p->min_tokens) forbid(mask, e->backend.n_vocab, req->stop_ids, req->n_stop_ids);
     if (p->grammar && p->ignore_eos) forbid(mask, e->backend.n_vocab, e->backend.eos_ids, e->backend.n_eos);
-    forbid_words(mask, e->backend.n_vocab, req);
+    forbid_words(mask, e->backend.n_vocab, req, n_output);
     return !is_empty(mask, e->n_mask_words);
 }
 
@@ -100,40 +105,74 @@ static void end_without_choice(struct lf_engine *e, struct lf_request *req, enum
         lf_engine_end_grammar(e, req, LF_UNSUPPORTED, now_ns);
 }
 
-/* The grammars' masks, in the first rows of e->mask_rows; how many. */
-static int run_matchers(struct lf_engine *e, const struct lf_sched_step *step, int64_t now_ns)
+static uint32_t *row_at(const struct lf_engine *e, int i)
 {
-    int n = 0;
-    for (int i = 0; i < step->n_items; i++) {
-        if (!draws_under_mask(&step->items[i]) || !request_of(&step->items[i])->matcher) continue;
-        e->mask_jobs[n] = (struct lf_mask_job){.matcher = request_of(&step->items[i])->matcher,
-                                               .mask = e->mask_rows + (size_t)n * (size_t)e->n_mask_words};
-        n++;
-    }
-    if (n == 0) return 0;
-    lf_masks_run(&e->masks, e->mask_jobs, n);
-    lf_counter_add(&e->metrics.masks, (uint64_t)n);
-    lf_counter_add(&e->metrics.masks_ns, (uint64_t)(lf_clock_ns() - now_ns));
-    return n;
+    return e->mask_rows + (size_t)i * (size_t)e->n_mask_words;
 }
 
-void lf_engine_fill_masks(struct lf_engine *e, const struct lf_sched_step *step, int64_t now_ns)
+/* The grammars' masks. Each item that draws under one has its rows in e->mask_rows, behind those of the items before.
+ */
+static void run_matchers(struct lf_engine *e, const struct lf_sched_step *step, int64_t now_ns)
 {
-    int n = run_matchers(e, step, now_ns), k = 0, n_rows = n;
-    struct lf_batch_out *out = e->arrays.outs;
+    int n = 0, n_rows = 0, n_masks = 0;
     for (int i = 0; i < step->n_items; i++) {
         const struct lf_sched_item *item = &step->items[i];
+        if (!draws_under_mask(item)) continue;
+        if (request_of(item)->matcher) {
+            e->mask_jobs[n++] = (struct lf_mask_job){.matcher = request_of(item)->matcher,
+                                                     .mask = row_at(e, n_rows),
+                                                     .stride = (size_t)e->n_mask_words,
+                                                     .ahead = item->seq->ids + item->seq->n_ids,
+                                                     .n_ahead = item->n_proposed};
+            n_masks += 1 + item->n_proposed;
+        }
+        n_rows += 1 + item->n_proposed;
+    }
+    if (n == 0) return;
+    lf_masks_run(&e->masks, e->mask_jobs, n);
+    lf_counter_add(&e->metrics.masks, (uint64_t)n_masks);
+    lf_counter_add(&e->metrics.masks_ns, (uint64_t)(lf_clock_ns() - now_ns));
+}
+
+/* The masks of an item's rows, which are in `rows` already where they are a grammar's (job; else NULL). */
+static void fill_item(struct lf_engine *e, struct lf_sched_item *item, const struct lf_mask_job *job, uint32_t *rows,
+                      struct lf_batch_out *outs, int64_t now_ns)
+{
+    struct lf_request *req = request_of(item);
+    enum lf_status status = job ? job->status : LF_OK;
+    int n_most = job ? job->n_allowed : item->n_proposed, n = 0;
+    for (; status == LF_OK && n <= n_most; n++) {
+        uint32_t *mask = rows + (size_t)n * (size_t)e->n_mask_words;
+        if (!job) allow(e, req, mask);
+        if (!trim(e, req, mask, n_output_of(req, n))) break;
+        outs[n].mask = mask;
+    }
+    item->n_tried = LF_MAX(n - 1, 0);
+    if (n == 0) end_without_choice(e, req, status, now_ns);
+}
+
+void lf_engine_fill_masks(struct lf_engine *e, struct lf_sched_step *step, int64_t now_ns)
+{
+    const struct lf_mask_job *job = e->mask_jobs;
+    struct lf_batch_out *out = e->arrays.outs;
+    int n_rows = 0;
+    run_matchers(e, step, now_ns);
+    for (int i = 0; i < step->n_items; i++) {
+        struct lf_sched_item *item = &step->items[i];
         out += item->n_out;
         if (!draws_under_mask(item)) continue;
-        struct lf_request *req = request_of(item);
-        bool is_grammar = req->matcher != NULL;
-        enum lf_status status = is_grammar ? e->mask_jobs[k].status : LF_OK;
-        uint32_t *mask = e->mask_rows + (size_t)(is_grammar ? k++ : n_rows++) * (size_t)e->n_mask_words;
-        if (!is_grammar) allow(e, req, mask);
-        if (status == LF_OK && trim(e, req, mask))
-            out[-1].mask = mask;
-        else
-            end_without_choice(e, req, status, now_ns);
+        int n = 1 + item->n_proposed;
+        fill_item(e, item, request_of(item)->matcher ? job++ : NULL, row_at(e, n_rows), out - n, now_ns);
+        n_rows += n;
     }
-    LF_ASSERT(k == n);
+}
+
+int lf_engine_n_allowed(void *engine, const struct lf_sched_seq *seq, const int32_t *ids, int n)
+{
+    struct lf_engine *e = engine;
+    struct lf_mask_job job = {
+        .matcher = LF_LIST_ENTRY(seq, struct lf_request, seq)->matcher, .ahead = ids, .n_ahead = n};
+    if (!job.matcher || n == 0) return n;
+    lf_masks_run(&e->masks, &job, 1);
+    return job.n_allowed;
 }

@@ -20,8 +20,11 @@ static void unlock(struct lf_masks *masks)
 static void do_job(struct lf_mask_job *job, bool may_grow)
 {
     lf_matcher_set_growing(job->matcher, may_grow);
-    job->status =
-        job->mask ? lf_matcher_mask(job->matcher, job->mask, NULL) : lf_matcher_accept(job->matcher, job->token);
+    if (job->mask || job->n_ahead > 0)
+        job->status =
+            lf_matcher_look_ahead(job->matcher, job->ahead, job->n_ahead, job->mask, job->stride, &job->n_allowed);
+    else
+        job->status = lf_matcher_accept(job->matcher, job->token);
 }
 
 /* ---- the threads ---- */

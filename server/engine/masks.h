@@ -25,10 +25,14 @@
 
 struct lf_matcher;
 
-/* What is asked of one matcher: to take a token, or for the mask of those that may come. */
+/* What is asked of one matcher: to take a token; or to look ahead (grammar.h), for the mask of the tokens that may come
+ * and those behind each of n_ahead, or, where mask is NULL, only for how many of these may. */
 struct lf_mask_job {
     struct lf_matcher *matcher;
-    uint32_t *mask; /* NULL: token is taken */
+    uint32_t *mask; /* [n_ahead + 1, stride]; NULL, and n_ahead 0: token is taken */
+    size_t stride;
+    const int32_t *ahead;   /* [n_ahead] borrowed */
+    int n_ahead, n_allowed; /* n_allowed: out */
     int32_t token;
     enum lf_status status; /* out; LF_FULL never */
     struct lf_mask_job *next_short;

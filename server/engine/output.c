@@ -231,15 +231,16 @@ static void take_token(struct lf_engine *e, struct lf_request *req, const struct
     if (n_output + 1 == seq->max_tokens) lf_engine_finish(e, req, LF_FINISH_LENGTH, LF_OK, "", now_ns);
 }
 
-/* Row i was computed from the right tokens if the i before it drew what was proposed. */
+/* Row i was computed from the right tokens if the i before it drew what was proposed. The last one that is read brings
+ * a token whatever was proposed in its place. */
 static void take_proposed(struct lf_engine *e, struct lf_request *req, const struct lf_sched_item *item,
                           const struct lf_sampled *rows, int64_t now_ns)
 {
     struct lf_sched_seq *seq = item->seq;
     int n = item->n_proposed, n_right = 0;
     bool is_right = true;
-    for (int i = 0; i <= n && is_right; i++) {
-        int32_t proposed = i < n ? seq->ids[seq->n_ids] : -1;
+    for (int i = 0; i <= item->n_tried && is_right; i++) {
+        int32_t proposed = i < item->n_tried ? seq->ids[seq->n_ids] : -1;
         take_token(e, req, &rows[i], now_ns);
         is_right = req->now.finish == LF_FINISH_NONE && rows[i].id == proposed;
         if (!is_right) continue;

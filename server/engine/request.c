@@ -84,8 +84,7 @@ static enum lf_status make_allowed(struct lf_request *req, uint32_t *mask, int n
 /* Whether anything is ever proposed for such a request. */
 static bool may_speculate(const struct lf_gen_params *p, const struct lf_mailbox *mailbox)
 {
-    return p->speculate != LF_SPECULATION_OFF && p->max_tokens > 1 && !p->grammar && p->n_bad_words == 0 &&
-           !mailbox->limits.has_states;
+    return p->speculate != LF_SPECULATION_OFF && p->max_tokens > 1 && !mailbox->limits.has_states;
 }
 
 /* Tokens in front of the prompt, for the index of grams: the prompt's last ones and the prediction (speculation.h). */

@@ -85,8 +85,7 @@ struct lf_gen_params {
     struct lf_grammar *grammar;
     struct lf_vocabulary *vocabulary;
     /* Tokens that a step may be given beside the next one (speculation.h): LF_SPECULATION_OFF, _AUTO, or a number up to
-     * LF_SPECULATION_N. Changes no answer. Nothing is proposed under a grammar, beside bad words, and for models with
-     * states (device/delta.h). */
+     * LF_SPECULATION_N. Changes no answer. Nothing is proposed for models with states (device/delta.h). */
     int speculate;
     /* [n_prediction] what the answer is likely to be: proposed beside what stands in the prompt. At most ctx. */
     const int32_t *prediction;

@@ -78,4 +78,10 @@ static inline bool lf_sched_in_prefill(const struct lf_sched_seq *seq)
     return seq->n_done < seq->n_prompt;
 }
 
+/* All of its ids are there; the last one may be a placeholder. */
+static inline bool lf_sched_has_all(const struct lf_sched_seq *seq)
+{
+    return seq->n_ids == seq->n_prompt + seq->max_tokens;
+}
+
 #endif

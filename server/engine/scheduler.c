@@ -9,17 +9,15 @@
 #include "server/engine/block_tables.h"
 #include "server/engine/holding.h"
 #include "server/engine/prefill_order.h"
+#include "server/engine/proposals.h"
 #include "server/engine/shared_blocks.h"
 #include "server/engine/states.h"
 
 enum { GROWTH = 4 };
-static const double PREFILL_SHARE = 0.25;  /* of the step's time, at least */
-static const double PROPOSAL_SHARE = 0.25; /* of a step beside it, at most, where more than one decodes */
-static const double ELDEST_SHARE = 0.25;   /* of the prefills' time, for the one admitted first */
-static const double LONE_PRICE = 0.875;    /* see tenants.h */
-static const double SPEED_DECAY = 0.98;    /* a step, for the measured speeds */
-static const double WAIT_OUTLIER = 4;      /* a wait that is so many times longer counts as no more */
-static const double WAIT_SHARE = 0.1;      /* of the latest wait in what waits are taken to cost */
+static const double PREFILL_SHARE = 0.25; /* of the step's time, at least */
+static const double ELDEST_SHARE = 0.25;  /* of the prefills' time, for the one admitted first */
+static const double LONE_PRICE = 0.875;   /* see tenants.h */
+static const double SPEED_DECAY = 0.98;   /* a step, for the measured speeds */
 
 static struct lf_sched_seq *seq_of(struct lf_list *node)
 {
@@ -73,11 +71,6 @@ static void add_item(struct lf_sched *s, struct lf_sched_step *step, struct lf_s
     }
 }
 
-static bool has_all(const struct lf_sched_seq *seq)
-{
-    return seq->n_ids == seq->n_prompt + seq->max_tokens; /* the last one may be a placeholder */
-}
-
 /* Each decoding sequence gets its token. Where they are more than fit beside the room kept for prefills, those served
  * move to the end of the list, so the next step begins with the others. */
 static void plan_decodes(struct lf_sched *s, struct lf_sched_step *step, bool prefills)
@@ -90,123 +83,10 @@ static void plan_decodes(struct lf_sched *s, struct lf_sched_step *step, bool pr
     for (; n > 0 && step->n_items < room; n--) {
         struct lf_sched_seq *seq = seq_of(it);
         it = it->next;
-        if (lf_sched_in_prefill(seq) || has_all(seq)) continue;
+        if (lf_sched_in_prefill(seq) || lf_sched_has_all(seq)) continue;
         add_item(s, step, seq, 1, 0, 1);
         lf_list_remove(&seq->node);
         lf_list_push_back(&s->running, &seq->node);
-    }
-}
-
-/* Tokens, and rows of logits, that a step may have beside what is planned of it: none where it has all it may. */
-static int step_room(const struct lf_sched *s, int n_tokens, int n_out)
-{
-    int most = s->opts.proposal_tokens > 0 ? LF_MIN(s->opts.chunk, s->opts.proposal_tokens) : s->opts.chunk;
-    return LF_MIN(most - n_tokens, s->opts.max_out - n_out);
-}
-
-/* Tokens that may be proposed beside seq's one. Of a window nothing is taken beyond the block that the one is in, so
- * that what is refused leaves no block behind; states cannot be taken back. */
-static int proposal_room(const struct lf_sched *s, const struct lf_sched_seq *seq, int room)
-{
-    if (!seq->speculation || lf_states_on(s)) return 0;
-    for (int g = 0; g < s->opts.windows.n; g++)
-        if (lf_kv_windows_slides(&s->opts.windows, g))
-            room = LF_MIN(room, seq->block_tokens - 1 - seq->n_done % seq->block_tokens);
-    return LF_MIN(room, seq->n_prompt + seq->max_tokens - seq->n_ids - 1);
-}
-
-/* What a token beside the one at seq's position p is predicted to take. */
-static double proposal_ns(const struct lf_sched *s, int p)
-{
-    return lf_cost_prefill_ns(&s->cost, p + 1, 1, 1);
-}
-
-/* Entries of tables need not be taken: those of windows are those of the item's own token (proposal_room). */
-static void propose(struct lf_sched_step *step, struct lf_sched_item *item, int room, double price)
-{
-    struct lf_sched_seq *seq = item->seq;
-    int n = lf_speculation_propose(seq->speculation, seq->ids, seq->n_ids, room, price);
-    lf_load_add_prefill(&step->load, item->first + 1, n, n);
-    item->n_proposed = n;
-    item->n_tokens += n;
-    item->n_out += n;
-    step->n_tokens += n;
-    step->n_out += n;
-    step->n_proposed += n;
-}
-
-/* A step of n decodes that takes ns: what a sequence of it is expected to gain by proposals, in ns, by the ids that are
- * known. */
-static double gain_ns(const struct lf_sched *s, struct lf_sched_seq *seq, int n, double ns)
-{
-    if (!seq->speculation) return 0;
-    double each_ns = proposal_ns(s, seq->n_done);
-    int room = proposal_room(s, seq, step_room(s, n, n));
-    if (n > 1) room = (int)LF_MIN(room, ns * PROPOSAL_SHARE / each_ns);
-    return lf_speculation_gain(seq->speculation, seq->ids, seq->n_ids - seq->n_placeholders, room, each_ns * n / ns,
-                               n > 1) *
-           ns / n;
-}
-
-bool lf_sched_waits(struct lf_sched *s)
-{
-    struct lf_load load = {{1}};
-    int n = 0;
-    double sum_ns = 0;
-    LF_LIST_EACH(it, &s->running)
-    {
-        const struct lf_sched_seq *seq = seq_of(it);
-        if (lf_sched_in_prefill(seq) && !seq->waits) return false; /* nothing is proposed beside it */
-        if (lf_sched_in_prefill(seq) || has_all(seq)) continue;
-        lf_load_add_decode(&load, seq->n_done);
-        n++;
-    }
-    if (!s->opts.proposes || n == 0 || n > s->opts.max_seqs) return false;
-    double ns = lf_cost_predict(&s->cost, &load);
-    LF_LIST_EACH(it, &s->running)
-    {
-        struct lf_sched_seq *seq = seq_of(it);
-        if (!lf_sched_in_prefill(seq) && !has_all(seq)) sum_ns += gain_ns(s, seq, n, ns);
-    }
-    return sum_ns > s->wait_ns;
-}
-
-void lf_sched_waited(struct lf_sched *s, int64_t took_ns)
-{
-    double ns = (double)LF_MAX(took_ns, 0);
-    if (s->wait_ns > 0) ns = LF_MIN(ns, WAIT_OUTLIER * s->wait_ns); /* the host may have been busy elsewhere */
-    s->wait_ns += (ns - s->wait_ns) * (s->wait_ns > 0 ? WAIT_SHARE : 1);
-}
-
-/* Whether proposals are worth a wait for what becomes of them, where there is one. All ids are known then: where one is
- * on its way nobody has waited for it. */
-static bool pays(const struct lf_sched *s, const struct lf_sched_step *step, double ns)
-{
-    double sum_ns = 0;
-    for (int i = 0; i < step->n_items; i++) {
-        struct lf_sched_seq *seq = step->items[i].seq;
-        if (seq->n_placeholders > 0) return false;
-        sum_ns += s->wait_ns > 0 ? gain_ns(s, seq, step->n_items, ns) : HUGE_VAL;
-    }
-    return sum_ns > s->wait_ns;
-}
-
-/* The step's decodes get what is likely to come behind them, each step another one first. While prompts wait for their
- * part of the step nothing is proposed: they fill it better. What all of it takes is paid by all that run, so beside
- * others it is at most PROPOSAL_SHARE of what the step takes without. */
-static void plan_proposals(struct lf_sched *s, struct lf_sched_step *step)
-{
-    double ns = lf_cost_predict(&s->cost, &step->load), left_ns = ns * PROPOSAL_SHARE;
-    bool pay = pays(s, step, ns);
-    for (int i = 0; i < step->n_items; i++) {
-        struct lf_sched_item *item = &step->items[(s->step_no + (uint64_t)i) % (uint64_t)step->n_items];
-        double each_ns = proposal_ns(s, item->first);
-        int room = proposal_room(s, item->seq, step_room(s, step->n_tokens, step->n_out));
-        if (step->n_items > 1) room = (int)LF_MIN(room, left_ns / each_ns);
-        if (!pay && item->seq->speculation) lf_speculation_pass(item->seq->speculation);
-        if (!pay || room < 1) continue;
-        propose(step, item, room, each_ns * step->n_items / ns);
-        left_ns -= each_ns * item->n_proposed;
     }
 }
 
@@ -481,7 +361,7 @@ void lf_sched_plan_step(struct lf_sched *s, struct lf_sched_step *step)
     }
     plan_decodes(s, step, prefills);
     s->n_accepted = 0;
-    if (s->opts.proposes && !prefills) plan_proposals(s, step);
+    if (s->opts.proposes && !prefills) lf_proposals_plan(s, step);
     charge_decodes(s, step);
     if (prefills) {
         lf_prefill_order_sort(s);

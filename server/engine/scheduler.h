@@ -5,7 +5,7 @@
  *
  *     lf_sched_submit          a sequence joins the queue
  *     lf_sched_admit …         until NULL: those that may start get all the blocks they will ever need
- *     lf_sched_waits           whether the step before it is to be read first
+ *     lf_proposals_wait           whether the step before it is to be read first
  *     lf_sched_plan_step       what the next step does; the caller starts it
  *     lf_sched_launched        the step has been started: its tokens count as computed, its samples are placeholders
  *     lf_sched_sampled …       the step has ended: each placeholder's id is known; of what was proposed
@@ -48,14 +48,8 @@
  * sequence that turns out to have ended with a step has a token too many in the step behind it; nobody reads what comes
  * of it, and its blocks are free at once: what is written to them later is written later on the device too.
  *
- * Proposed tokens (speculation.h). Where no id is on its way, a decode may carry tokens that are likely to come, in ids
- * behind those that are known, with a row of logits each; such a step is read before the next is planned, for how many
- * of them came decides where its sequences go on. With asynchronous scheduling both cost a wait: lf_sched_waits weighs
- * what it costs (lf_sched_waited) against what is expected to come of it, and where it does not pay, or there is
- * nothing to propose, steps follow each other as they do without. Proposed tokens are nobody's until they have been
- * drawn: only the first token of such an item counts as computed when it is launched, and it has no placeholder; an id
- * is appended as it is drawn, and what was computed for it counts once it is seen to be what was proposed. Where more
- * than one decodes, all that is proposed is predicted to make the step a quarter longer at most.
+ * Proposed tokens (proposals.h). A decode may carry tokens that are likely to come; such a step is read before the next
+ * is planned. Where prompts wait nothing is proposed.
  *
  * What it deliberately does not do: preempt, guess how long an answer is, split a sequence's tokens. */
 #ifndef LF_SERVER_ENGINE_SCHEDULER_H
@@ -105,6 +99,9 @@ struct lf_sched_opts {
     struct lf_restore_source below;
     bool proposes;       /* seq->speculation may be asked: a step with proposals is read before the next is planned */
     int proposal_tokens; /* of a step with proposals, at most; 0: chunk */
+    /* How many of n tokens that are likely to come may. NULL: all. */
+    int (*n_allowed)(void *ctx, const struct lf_sched_seq *seq, const int32_t *ids, int n);
+    void *n_allowed_ctx;
 };
 
 /* One sequence of a step: tokens [seq->n_done, seq->n_done + n_tokens), the last n_proposed of which may not be its
@@ -112,6 +109,7 @@ struct lf_sched_opts {
 struct lf_sched_item {
     struct lf_sched_seq *seq;
     int n_tokens, n_proposed, out_first, n_out;
+    int n_tried;               /* of n_proposed, those whose rows may be read: all, unless who samples says fewer */
     struct lf_state_seq state; /* where there are states */
     int first;                 /* seq->n_done when it was planned */
     bool complete; /* all that is known of seq is computed by it: its last logits row is the next id's, if one is due */
@@ -164,11 +162,6 @@ int64_t lf_sched_n_blocks(const struct lf_kv_windows *w, int n_prompt, int max_t
 void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns);
 /* Starts the next sequence that may; NULL when none may. */
 struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns);
-/* Whether to wait for the ids that are on their way before the next step is planned: what is likely to be proposed then
- * is worth it. */
-bool lf_sched_waits(struct lf_sched *s);
-/* Between a step that was waited for and the next the device idled so long. */
-void lf_sched_waited(struct lf_sched *s, int64_t took_ns);
 /* Plans a step, which is launched then, or is the last one; step->n_items is 0 only if nothing runs, or what runs waits
  * for steps that have not ended or for blocks that are being restored. */
 void lf_sched_plan_step(struct lf_sched *s, struct lf_sched_step *step);

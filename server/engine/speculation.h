@@ -23,6 +23,9 @@
  * wait is the step's, so it is weighed against what all of its sequences gain by it (lf_speculation_gain), before it is
  * waited, by the ids that are known until then: a place that was found goes on for some tokens, mostly.
  *
+ * Under a grammar a proposal ends before the first token that may not come (lf_sched_opts.n_allowed); one of which none
+ * may counts as wrong, so that no wait is made for what is refused every time.
+ *
  * Pure; no clock, no allocation. One thread at a time. */
 #ifndef LF_SERVER_ENGINE_SPECULATION_H
 #define LF_SERVER_ENGINE_SPECULATION_H

@@ -9,6 +9,7 @@ import unittest
 
 import harness
 from kept_answers import with_texts
+from test_http_calls import directory_with_template
 from test_states import CONFIG as STATES
 
 CHAT, TEXT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"
@@ -18,6 +19,16 @@ QUOTE = {"messages": [{"role": "user", "content": FACTS + "\n\nWhat is the acces
 ON = {"prompt": FACTS, "max_tokens": 120, "ignore_eos": True}  # long, and it repeats itself
 SHOWN = {"return_token_ids": True, "temperature": 0}
 DRAWN = {"return_token_ids": True, "temperature": 0.8, "seed": 11}
+
+PEOPLE = "; ".join(f"{name} lives in {place} and is {age} years old" for name, place, age in
+                   (("Anna Vell", "Dorrun", 41), ("Otto Krast", "Silent River", 63), ("Mira Holt", "Marrow Hill", 29), ("Jon Sarn", "Ketterby", 35)))
+PERSON = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 30}, "lives_in": {"type": "string", "maxLength": 30},
+                                           "age": {"type": "integer", "minimum": 0, "maximum": 150}},
+          "required": ["name", "lives_in", "age"], "additionalProperties": False}
+LIST = {"messages": [{"role": "user", "content": f"{PEOPLE}. List these people as JSON."}], "max_tokens": 200, "response_format": {
+    "type": "json_schema", "json_schema": {"name": "people", "strict": True, "schema": {"type": "array", "items": PERSON, "minItems": 3, "maxItems": 4}}}}
+CALL = {"messages": [{"role": "user", "content": f"{PEOPLE}. Note each of these people."}], "max_tokens": 200, "tool_choice": "required",
+        "tools": [{"type": "function", "function": {"name": "note", "parameters": PERSON, "strict": True}}]}
 
 # what is asked, and whether it is quoted for sure
 ASKS = {
@@ -36,12 +47,19 @@ ASKS = {
     "a shortest length": (CHAT, {**QUOTE, **SHOWN, "min_tokens": 50}, True),
     "an echo": (TEXT, {**ON, **SHOWN, "prompt": FACTS + "The access code", "echo": True, "logprobs": 1, "max_tokens": 20}, False),
     "the prompt's probabilities": (TEXT, {**ON, **SHOWN, "prompt": FACTS + "The access code", "prompt_logprobs": 1, "max_tokens": 20}, False),
+    "a regex": (CHAT, {**QUOTE, **SHOWN, "guided_regex": "The access code for Marrow Hill is [0-9]{5}\\.", "logprobs": True}, True),
+    "a schema": (CHAT, {**LIST, **SHOWN, "logprobs": True, "top_logprobs": 3}, True),
+    "a schema, sampled": (CHAT, {**LIST, **DRAWN, "logprobs": True, "frequency_penalty": 0.1, "repetition_penalty": 1.02}, True),
+    "a schema, two choices": (CHAT, {**LIST, **DRAWN, "n": 2, "max_tokens": 90}, False),
+    "JSON, beside bad words": (CHAT, {**LIST, **DRAWN, "response_format": {"type": "json_object"}, "bad_words": ["Anna", "\"age\""],
+                                      "max_tokens": 120}, False),
+    "bad words": (CHAT, {**QUOTE, **SHOWN, "bad_words": ["zzz", "8", " lives"], "logprobs": True}, False),
+    "a shortest length under a regex": (TEXT, {**ON, **DRAWN, "guided_regex": "(And it came to pass|in those days|[ ,.])*", "min_tokens": 40,
+                                               "ignore_eos": False, "max_tokens": 80}, False),
     "one token": (TEXT, {**ON, **SHOWN, "max_tokens": 1}, False),
 }
 # where nothing is proposed
 NEVER = {
-    "a grammar": (CHAT, {**QUOTE, **SHOWN, "guided_regex": "The access code for Marrow Hill is [0-9]{5}\\."}),
-    "bad words": (CHAT, {**QUOTE, **SHOWN, "bad_words": ["zzz"]}),
     "switched off": (CHAT, {**QUOTE, **SHOWN, "speculate": "off"}),
     "switched off by a boolean": (CHAT, {**QUOTE, **SHOWN, "speculate": False}),
     "none": (CHAT, {**QUOTE, **SHOWN, "speculate": 0}),
@@ -119,6 +137,22 @@ class Speculation(harness.Case):
                 got = list(pool.map(lambda row: self.answer(*ASKS[row[0]][:2], speculate=row[1]), rows))
             for (name, how), answer in zip(rows, got):
                 self.assertEqual(answer, expected[name], (name, how, ways))
+
+    def test_so_have_calls(self):
+        """By the template of test_http_calls; nothing but the grammar makes the demo's answers calls."""
+        with directory_with_template(thinks=False) as dir:
+            server = harness.Program("--model", dir, "--ctx", "4096", "--max-seqs", "1", "--speculate", "8")
+            n_accepted = 0
+            for how in (SHOWN, DRAWN, {**DRAWN, "seed": 5, "frequency_penalty": 0.2, "tool_choice": "auto"}):
+                off, on, auto = (server.post(CHAT, {**CALL, **how, "speculate": s}).json for s in ("off", 8, "auto"))
+                for reply in (off, on, auto):  # whose ids are new with each call
+                    for call in reply["choices"][0]["message"].get("tool_calls") or []:
+                        del call["id"]
+                self.assertEqual(on["choices"], off["choices"])
+                self.assertEqual(auto["choices"], off["choices"])
+                n_accepted += details(on).get("accepted_prediction_tokens", 0)
+            self.assertGreater(n_accepted, 0)
+            self.assertEqual(server.stop(), 0)
 
     def test_an_answer_may_end_anywhere_in_what_was_proposed(self):
         path, body, _ = ASKS["greedy chat"]

@@ -8,6 +8,7 @@
 #include "core/mix.h"
 #include "server/engine/block_tables.h"
 #include "server/engine/holding.h"
+#include "server/engine/proposals.h"
 
 static void on_evict(void *ctx, int32_t block)
 {
@@ -508,10 +509,10 @@ static void admit(struct sim_world *w)
 static bool read_ahead(struct sim_world *w)
 {
     if (w->n_flights == 0) return false;
-    if (w->flights[w->n_flights - 1].step.n_proposed == 0 && !lf_sched_waits(&w->sched)) return false;
+    if (w->flights[w->n_flights - 1].step.n_proposed == 0 && !lf_proposals_wait(&w->sched)) return false;
     while (w->n_flights > 0) read_oldest(w);
     w->now_ns += LF_NS_PER_MS / 20;
-    lf_sched_waited(&w->sched, LF_NS_PER_MS / 20);
+    lf_proposals_waited(&w->sched, LF_NS_PER_MS / 20);
     return true;
 }
 

@@ -7,8 +7,7 @@ const char lf_speculate_type[] = "`\"auto\"`, `\"off\"`, boolean or integer";
 const char lf_speculate_help[] =
     "tokens that a step tries beside the next one, up to 16: those that came where the answer's last tokens stood "
     "before; `\"auto\"` and true: as many as pay; `\"off\"`, false and 0: none; without it what `--speculate` says. "
-    "The answer is the same. Of no effect for models with states, beside `bad_words`, and where a format or tools "
-    "hold the answer to a grammar";
+    "The answer is the same. Of no effect for models with states";
 
 enum lf_status lf_speculate_read(struct lf_reading *r, const char *name, struct lf_json_value v)
 {

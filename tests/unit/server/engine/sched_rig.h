@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "server/engine/proposals.h"
 #include "server/engine/scheduler.h"
 
 enum { N_BLOCKS = 16, MAX_SEQS = 4, B = LF_KV_BLOCK_TOKENS, MAX_IDS = N_BLOCKS * B };

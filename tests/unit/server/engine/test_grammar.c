@@ -237,6 +237,87 @@ static void only_tokens_that_may_come_have_log_probabilities(void **state)
     lf_request_put(req);
 }
 
+/* ---- with what is proposed ---- */
+
+/* What is predicted: the answer, of which each `every`-th token is another one. */
+static int predict(int32_t *ids, const struct answer *a, int every)
+{
+    for (int i = 0; i < a->n; i++) ids[i] = i % every == every - 1 ? (a->ids[i] + 1) % FAKE_VOCAB : a->ids[i];
+    return a->n;
+}
+
+static struct lf_request_state check_proposed(struct engine_rig *f, const struct lf_gen_params *p,
+                                              const struct answer *a)
+{
+    struct lf_request *req = rig_submit(f, p);
+    struct lf_request_state st = rig_wait(req);
+    check_answer(req, a);
+    assert_true(st.n_accepted <= st.n_proposed);
+    return st;
+}
+
+/* Whatever is predicted of an answer under a grammar, alone and several at once: it stays the same. */
+static void what_is_proposed_changes_no_answer(void **state)
+{
+    struct engine_rig *f = *state;
+    static const int ways[] = {LF_SPECULATION_AUTO, 1, 5, 15};
+    static const int everies[] = {1000, 9, 4};
+    static struct answer a;
+    int32_t prompt[60], prediction[ANSWER_N];
+    struct lf_grammar *grammars[] = {
+        grammar_of_schema("{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":30},\"n\":"
+                          "{\"type\":\"integer\"},\"tags\":{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"bc\"]}}},"
+                          "\"required\":[\"name\",\"n\",\"tags\"],\"additionalProperties\":false}"),
+        grammar_of_regex("[a-z]{3,40}( [A-Z][a-z]*){0,3}"),
+        grammar_of_regex("(the quick brown fox (jumps|sleeps), ){20}"),
+    };
+    int n_accepted = 0, n_refused = 0;
+    for (size_t i = 0; i < 5 * LF_N_ELEMS(grammars); i++) {
+        rig_prompt(prompt, 60, i);
+        struct lf_gen_params p = params_under(grammars[i % LF_N_ELEMS(grammars)], prompt, 60, 180);
+        p.sampling.temperature = i % 2 ? 0.01f : 0;
+        p.sampling.seed = i;
+        expect(&a, &p);
+        assert_true(a.n > 5);
+        for (size_t k = 0; k < LF_N_ELEMS(ways) * LF_N_ELEMS(everies); k++) {
+            p.speculate = ways[k % LF_N_ELEMS(ways)];
+            p.prediction = prediction;
+            p.n_prediction = predict(prediction, &a, everies[k / LF_N_ELEMS(ways)]);
+            struct lf_request_state st = check_proposed(f, &p, &a);
+            n_accepted += st.n_accepted;
+            n_refused += st.n_proposed - st.n_accepted;
+        }
+        struct lf_request *reqs[LF_N_ELEMS(ways)];
+        for (size_t k = 0; k < LF_N_ELEMS(ways); k++) {
+            p.speculate = ways[k];
+            reqs[k] = rig_submit(f, &p);
+        }
+        for (size_t k = 0; k < LF_N_ELEMS(ways); k++) check_answer(reqs[k], &a);
+    }
+    assert_true(n_accepted > 1000 && n_refused > 100);
+    for (size_t i = 0; i < LF_N_ELEMS(grammars); i++) lf_grammar_unref(grammars[i]);
+}
+
+/* What the grammar refuses is not computed: behind each proposal of what may come, what may not has been predicted. */
+static void what_a_grammar_refuses_is_not_proposed(void **state)
+{
+    struct engine_rig *f = *state;
+    static struct answer a;
+    int32_t prompt[20], prediction[ANSWER_N];
+    rig_prompt(prompt, 20, 4);
+    struct lf_grammar *g = grammar_of_regex("(ABCDEFGHIJKLMNOP|QRSTUVWXYZABCDEF){8}");
+    struct lf_gen_params p = params_under(g, prompt, 20, 128);
+    expect(&a, &p);
+    assert_int_equal(a.n, 128);
+    p.prediction = prediction;
+    p.n_prediction = predict(prediction, &a, 8); /* within a word, where one letter may come alone */
+    p.speculate = 15;
+    struct lf_request_state st = check_proposed(f, &p, &a);
+    assert_true(st.n_accepted > 40);
+    assert_in_range(st.n_proposed - st.n_accepted, 0, 40); /* where words begin either may come */
+    lf_grammar_unref(g);
+}
+
 /* ---- what goes wrong ---- */
 
 /* A choice that begins with one of them cannot be had; where both do, the answer says so; behind a whole one it ends.
@@ -334,6 +415,32 @@ static void a_grammar_that_cannot_be_followed_ends_its_request_and_no_other(void
     assert_int_equal(rig_blocks_used(f), 0);
 }
 
+/* Proposed or not: the tokens before the place come, and nothing else. */
+static void a_place_that_cannot_be_passed_is_the_same_with_proposals(void **state)
+{
+    struct engine_rig *f = *state;
+    static const char text[] = "{\"a\":{\"b\":17}";
+    int32_t prompt[20], prediction[sizeof text - 1];
+    struct lf_gen_params p = params_under(NULL, prompt, 20, 150);
+    int n_accepted = 0;
+    for (size_t i = 0; i < sizeof text - 1; i++) prediction[i] = text[i] - ' ';
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        struct lf_request_state st[2];
+        rig_prompt(prompt, 20, seed);
+        for (int k = 0; k < 2; k++) {
+            p.speculate = k * 15;
+            p.prediction = k ? prediction : NULL;
+            p.n_prediction = k ? (int)LF_N_ELEMS(prediction) : 0;
+            struct lf_request *req = submit_under(f, wide_grammar(129), &p);
+            st[k] = rig_wait(req);
+            check_error(req, LF_LIMIT, LF_GRAMMAR_TOO_WIDE);
+        }
+        assert_int_equal(st[1].n_tokens, st[0].n_tokens);
+        n_accepted += st[1].n_accepted;
+    }
+    assert_true(n_accepted > 0);
+}
+
 static void what_cannot_begin_is_refused(void **state)
 {
     struct engine_rig *f = *state;
@@ -384,6 +491,9 @@ int main(void)
         CASE(an_answer_ends_when_nothing_can_follow),
         CASE(ends_are_not_drawn_below_min_tokens_nor_where_they_are_ignored),
         CASE(only_tokens_that_may_come_have_log_probabilities),
+        CASE(what_is_proposed_changes_no_answer),
+        CASE(what_a_grammar_refuses_is_not_proposed),
+        CASE(a_place_that_cannot_be_passed_is_the_same_with_proposals),
         CASE(a_grammar_that_cannot_be_followed_ends_its_request_and_no_other),
         CASE(what_cannot_begin_is_refused),
         CASE(requests_under_grammars_can_be_let_go_of_at_any_time),

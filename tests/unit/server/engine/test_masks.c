@@ -44,8 +44,9 @@ static void lists_give_what_single_matchers_do(int n_threads, int n_jobs, struct
     struct lf_grammar *g = NULL;
     struct lf_matcher *alone[N], *listed[N];
     struct lf_mask_job jobs[N];
-    static uint32_t rows[N][N_WORDS];
-    uint32_t mask[N_WORDS];
+    static uint32_t rows[N][3 * N_WORDS], want[3 * N_WORDS];
+    int32_t ahead[2];
+    int n_allowed;
     const char *text = "{\"a\":[{\"a\":[],\"b\":\"x\"},{\"a\":[{\"a\":[]}]}],\"b\":\"abcabc\"}";
     struct lf_json doc = {0};
     const char *schema = "{\"$defs\":{\"t\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":"
@@ -62,12 +63,21 @@ static void lists_give_what_single_matchers_do(int n_threads, int n_jobs, struct
         assert_int_equal(lf_matcher_create(&listed[i], g, vocabulary, NULL), LF_OK);
     }
     for (const char *at = text; *at; at++) {
-        for (int i = 0; i < n_jobs; i++) jobs[i] = (struct lf_mask_job){.matcher = listed[i], .mask = rows[i]};
+        for (int i = 0; i < 2; i++) ahead[i] = at[0] && at[1] && i > 0 ? (uint8_t)at[1] : (uint8_t)at[0];
+        for (int i = 0; i < n_jobs; i++) { /* of every third only how many of them may come */
+            jobs[i] = (struct lf_mask_job){.matcher = listed[i],
+                                           .mask = i % 3 == 2 ? NULL : rows[i],
+                                           .stride = N_WORDS,
+                                           .ahead = ahead,
+                                           .n_ahead = i % 3 == 0 ? 0 : 2};
+        }
         lf_masks_run(&masks, jobs, n_jobs);
         for (int i = 0; i < n_jobs; i++) {
-            assert_int_equal(lf_matcher_mask(alone[i], mask, NULL), LF_OK);
+            int n = i % 3 == 0 ? 0 : 2;
+            assert_int_equal(lf_matcher_look_ahead(alone[i], ahead, n, want, N_WORDS, &n_allowed), LF_OK);
             assert_int_equal(jobs[i].status, LF_OK);
-            assert_memory_equal(rows[i], mask, sizeof mask);
+            assert_int_equal(jobs[i].n_allowed, n_allowed);
+            if (i % 3 != 2) assert_memory_equal(rows[i], want, (size_t)(n_allowed + 1) * N_WORDS * sizeof *want);
         }
         for (int i = 0; i < n_jobs; i++) { /* every fifth is given what cannot come, and stays where it is */
             int32_t token = i % 5 == 4 ? '\n' : (uint8_t)*at;

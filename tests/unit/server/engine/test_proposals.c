@@ -227,27 +227,27 @@ static void what_is_on_its_way_is_waited_for_where_it_pays(void **state)
     struct lf_sched_seq *seq = start_ahead(f, LF_SPECULATION_AUTO);
     f->sched.opts.proposes = true;
     assert_int_equal(seq->n_placeholders, 1);
-    assert_true(lf_sched_waits(&f->sched));
-    lf_sched_waited(&f->sched, LF_NS_PER_MS); /* a tenth of the step; 0.7 + 0.7² + … are more than two steps */
-    assert_true(lf_sched_waits(&f->sched));
+    assert_true(lf_proposals_wait(&f->sched));
+    lf_proposals_waited(&f->sched, LF_NS_PER_MS); /* a tenth of the step; 0.7 + 0.7² + … are more than two steps */
+    assert_true(lf_proposals_wait(&f->sched));
     f->sched.wait_ns = 0;
-    lf_sched_waited(&f->sched, 30 * LF_NS_PER_MS);
-    assert_false(lf_sched_waits(&f->sched));
+    lf_proposals_waited(&f->sched, 30 * LF_NS_PER_MS);
+    assert_false(lf_proposals_wait(&f->sched));
     speculations[0].n_wrong = 1000; /* gains nothing that is worth anything */
     f->sched.wait_ns = 20000;
-    assert_false(lf_sched_waits(&f->sched));
+    assert_false(lf_proposals_wait(&f->sched));
     speculations[0].n_most = 2; /* always, whatever it costs */
-    assert_true(lf_sched_waits(&f->sched));
+    assert_true(lf_proposals_wait(&f->sched));
     f->ids[0][18] = 77; /* the last three known stand nowhere else */
     seq->ids[20] = 78;
     seq->n_ids++;
-    assert_false(lf_sched_waits(&f->sched));
+    assert_false(lf_proposals_wait(&f->sched));
     seq->n_ids--;
     lf_sched_sampled(&f->sched, seq, 79);
     plan(f);
     assert_int_equal(f->step.n_proposed, 0);
     (void)start(f, 200, 1, LF_SPECULATION_OFF); /* a prompt to be read */
-    assert_false(lf_sched_waits(&f->sched));
+    assert_false(lf_proposals_wait(&f->sched));
 }
 
 /* What nobody has waited for is never proposed behind, and counts as a place that was passed. */
@@ -259,7 +259,7 @@ static void behind_what_is_on_its_way_nothing_is_proposed(void **state)
     f->sched.opts.proposes = true;
     f->sched.wait_ns = 1e12;
     for (int i = 0; i < 5; i++) {
-        assert_false(lf_sched_waits(&f->sched));
+        assert_false(lf_proposals_wait(&f->sched));
         assert_int_equal(speculations[0].n_declined, i);
         plan(f);
         assert_true(f->step.n_proposed == 0 && f->step.n_items == 1);
@@ -267,7 +267,7 @@ static void behind_what_is_on_its_way_nothing_is_proposed(void **state)
         lf_sched_sampled(&f->sched, seq, text(seq->n_ids - seq->n_placeholders));
     }
     for (int i = 5; i < 63; i++) lf_speculation_pass(&speculations[0]);
-    assert_true(lf_sched_waits(&f->sched)); /* asks again */
+    assert_true(lf_proposals_wait(&f->sched)); /* asks again */
 }
 
 /* All ids known, the wait for what becomes of proposals is weighed again. */
@@ -297,11 +297,11 @@ static void a_step_behind_proposals_weighs_them_again(void **state)
 static void waits_are_measured(void **state)
 {
     struct fixture *f = *state;
-    lf_sched_waited(&f->sched, 40000);
+    lf_proposals_waited(&f->sched, 40000);
     assert_true(fabs(f->sched.wait_ns - 40000) < 1e-6);
-    lf_sched_waited(&f->sched, 50000);
+    lf_proposals_waited(&f->sched, 50000);
     assert_true(fabs(f->sched.wait_ns - 41000) < 1e-6);
-    for (int i = 0; i < 100; i++) lf_sched_waited(&f->sched, 70000);
+    for (int i = 0; i < 100; i++) lf_proposals_waited(&f->sched, 70000);
     assert_true(fabs(f->sched.wait_ns - 70000) < 10);
 }
 
