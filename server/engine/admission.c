@@ -17,6 +17,7 @@
 #include "core/limits.h"
 #include "server/engine/block_tables.h"
 #include "server/engine/prefill_order.h"
+#include "server/engine/proposals.h"
 #include "server/engine/shared_blocks.h"
 #include "server/engine/states.h"
 
@@ -131,6 +132,7 @@ static void start(struct lf_sched *s, struct lf_sched_seq *seq)
     seq->leader = NULL;
     lf_sched_tenant_starts(s, seq, s->now_ns);
     lf_prefill_order_join(s, seq);
+    lf_proposals_begin(s, seq);
 }
 
 /* Cheap and never too strict: extends the last look at the cache by what has been entered since. What windows and

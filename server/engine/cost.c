@@ -9,7 +9,18 @@
 
 /* Each step weighs 1/50 less than the one after it: the fit follows a machine that gets busier within seconds. */
 static const double FORGET = 0.98;
+static const double TRIED_GUESS = 0.125; /* of a decode, what a token tried beside it is taken to cost at first */
 enum { SWEEPS_N = 8, OUTLIER_FACTOR = 4, TRUST_AFTER_N = 8 };
+
+/* What is not known of tokens that are tried follows what is known of decodes, of which the sum alone can be trusted.
+ */
+static void guess_tried(struct lf_cost *cost)
+{
+    double *w = cost->w;
+    if (cost->is_tried_known) return;
+    w[LF_COST_TRIED] = TRIED_GUESS * (w[LF_COST_STEP] + w[LF_COST_TOKEN] + w[LF_COST_LOGITS]);
+    w[LF_COST_TRIED_KEY] = TRIED_GUESS * w[LF_COST_DECODE_KEY];
+}
 
 void lf_cost_init(struct lf_cost *cost)
 {
@@ -20,12 +31,13 @@ void lf_cost_init(struct lf_cost *cost)
     cost->w[LF_COST_PREFILL_KEY] = 30;
     cost->w[LF_COST_LOGITS] = 1e5;
     cost->w[LF_COST_DECODE_KEY] = 100;
+    guess_tried(cost);
 }
 
 void lf_cost_start(struct lf_cost *cost, const double w[LF_COST_N])
 {
     memcpy(cost->w, w, sizeof(cost->w));
-    cost->is_known = true;
+    cost->is_known = cost->is_tried_known = true;
 }
 
 double lf_cost_predict(const struct lf_cost *cost, const struct lf_load *load)
@@ -62,7 +74,9 @@ void lf_cost_observe(struct lf_cost *cost, const struct lf_load *load, double to
             cost->xtx[i][j] = cost->xtx[i][j] * FORGET + load->x[i] * load->x[j] / (y * y);
         cost->xty[i] = cost->xty[i] * FORGET + load->x[i] / y;
     }
+    cost->is_tried_known = cost->is_tried_known || load->x[LF_COST_TRIED] > 0;
     for (int i = 0; i < SWEEPS_N; i++) sweep(cost);
+    guess_tried(cost);
     cost->most_tokens = LF_MAX(cost->most_tokens, load->x[LF_COST_TOKEN]);
     if (cost->n_seen < LONG_MAX) cost->n_seen++;
     cost->is_known = true;
@@ -88,6 +102,17 @@ void lf_load_add_decode(struct lf_load *load, int p)
     load->x[LF_COST_TOKEN] += 1;
     load->x[LF_COST_DECODE_KEY] += (double)p + 1;
     load->x[LF_COST_LOGITS] += 1;
+}
+
+void lf_load_add_tried(struct lf_load *load, int first, int n)
+{
+    load->x[LF_COST_TRIED] += n;
+    load->x[LF_COST_TRIED_KEY] += prefill_keys(first, n);
+}
+
+double lf_cost_tried_ns(const struct lf_cost *cost, int first, int n)
+{
+    return cost->w[LF_COST_TRIED] * n + cost->w[LF_COST_TRIED_KEY] * prefill_keys(first, n);
 }
 
 double lf_cost_prefill_ns(const struct lf_cost *cost, int first, int n, int n_out)

@@ -24,7 +24,7 @@ struct lf_kv_cache;
 
 /* What an engine has learnt of times, in ns: the terms of its cost model (cost.h), then a block from each tier, memory
  * and disk. All zeros: nothing. */
-enum { LF_ENGINE_SPEED_N = 5 + 2 };
+enum { LF_ENGINE_SPEED_N = 7 + 2 };
 struct lf_engine_speed {
     double ns[LF_ENGINE_SPEED_N];
 };

@@ -16,6 +16,16 @@ static struct lf_sched_seq *seq_of(struct lf_list *node)
     return LF_LIST_ENTRY(node, struct lf_sched_seq, node);
 }
 
+void lf_proposals_begin(const struct lf_sched *s, struct lf_sched_seq *seq)
+{
+    if (seq->speculation) seq->speculation->n_declined = s->n_declined;
+}
+
+void lf_proposals_end(struct lf_sched *s, const struct lf_sched_seq *seq)
+{
+    if (seq->speculation) s->n_declined = seq->speculation->n_declined;
+}
+
 /* Tokens, and rows of logits, that a step may have beside what is planned of it: none where it has all it may. */
 static int step_room(const struct lf_sched *s, int n_tokens, int n_out)
 {
@@ -37,7 +47,7 @@ static int proposal_room(const struct lf_sched *s, const struct lf_sched_seq *se
 /* What a token beside the one at seq's position p is predicted to take. */
 static double proposal_ns(const struct lf_sched *s, int p)
 {
-    return lf_cost_prefill_ns(&s->cost, p + 1, 1, 1);
+    return lf_cost_tried_ns(&s->cost, p + 1, 1);
 }
 
 /* What is proposed behind seq's tokens, up to the first that may not come. Where that is the first of all it was wrong:
@@ -56,7 +66,7 @@ static void propose(const struct lf_sched *s, struct lf_sched_step *step, struct
                     double price)
 {
     int n = proposal(s, item->seq, room, price);
-    lf_load_add_prefill(&step->load, item->first + 1, n, n);
+    lf_load_add_tried(&step->load, item->first + 1, n);
     item->n_proposed = item->n_tried = n;
     item->n_tokens += n;
     item->n_out += n;

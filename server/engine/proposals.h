@@ -14,7 +14,13 @@
 #include <stdint.h>
 
 struct lf_sched;
+struct lf_sched_seq;
 struct lf_sched_step;
+
+/* A sequence begins, and ends, to run. What nobody has tried of late is asked for by the next one, however short the
+ * answers are: a price that is wrong would stay so. */
+void lf_proposals_begin(const struct lf_sched *s, struct lf_sched_seq *seq);
+void lf_proposals_end(struct lf_sched *s, const struct lf_sched_seq *seq);
 
 /* Whether to wait for the ids that are on their way before the next step is planned: what is likely to be proposed then
  * is worth it. */

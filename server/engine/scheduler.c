@@ -329,7 +329,7 @@ static void charge_decodes(struct lf_sched *s, const struct lf_sched_step *step)
         const struct lf_sched_item *item = &step->items[i];
         double ns = s->cost.w[LF_COST_STEP] / step->n_items + s->cost.w[LF_COST_TOKEN] + s->cost.w[LF_COST_LOGITS] +
                     s->cost.w[LF_COST_DECODE_KEY] * (item->first + 1.0);
-        ns += lf_cost_prefill_ns(&s->cost, item->first + 1, item->n_proposed, item->n_proposed);
+        ns += lf_cost_tried_ns(&s->cost, item->first + 1, item->n_proposed);
         t->decode_ns += ns;
         t->served_ns += ns;
         t->admitted_ns += ns;
@@ -443,6 +443,7 @@ void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq)
     } else {
         s->n_running--;
         lf_prefill_order_leave(seq);
+        lf_proposals_end(s, seq);
         lf_tables_release(s, seq);
         lf_states_release(s, seq);
     }

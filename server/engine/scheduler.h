@@ -150,6 +150,7 @@ struct lf_sched {
     uint32_t held_epoch; /* rises with each count of a tenant's blocks; held_epochs[b] == held_epoch: b was counted */
     int64_t n_held;      /* how many were */
     int n_accepted;      /* of what the step planned last proposed */
+    int n_declined;      /* of who ended last: places found at which nothing seemed to pay (speculation.h) */
     double wait_ns;      /* what a device idles where a step is read before the next is launched; 0: it does anyway */
     /* Measured, decaying: tokens and the ns they took. */
     double prefill_tokens, prefill_ns, decode_tokens, decode_ns;

@@ -30,6 +30,11 @@ void sim_open(struct sim_world *w, const struct sim_opts *o)
 {
     memset(w, 0, sizeof(*w));
     w->machine = o->machine;
+    if (w->machine.w[LF_COST_TRIED] <=
+        0) { /* what is tried costs what a prompt's tokens do where nothing else is said */
+        w->machine.w[LF_COST_TRIED] = w->machine.w[LF_COST_TOKEN] + w->machine.w[LF_COST_LOGITS];
+        w->machine.w[LF_COST_TRIED_KEY] = w->machine.w[LF_COST_PREFILL_KEY];
+    }
     w->seed = o->seed;
     w->block = lf_kv_windows_block_tokens(&o->windows);
     w->now_ns = 1000000000;

@@ -270,6 +270,30 @@ static void behind_what_is_on_its_way_nothing_is_proposed(void **state)
     assert_true(lf_proposals_wait(&f->sched)); /* asks again */
 }
 
+/* Answers of eight tokens, at a price that nobody pays: one of some sixty-four places is asked at all the same. */
+static void short_answers_ask_too(void **state)
+{
+    struct fixture *f = *state;
+    int n_proposed = 0, n_steps = 0;
+    for (int i = 0; i < MAX_SEQS * 4; i++) {
+        f->n_seqs = 0;
+        memset(&f->seqs[0], 0, sizeof(f->seqs[0]));
+        struct lf_sched_seq *seq = start(f, 20, 8, LF_SPECULATION_AUTO);
+        read_prompts(f);
+        for (;; n_steps++) {
+            set_cost(f, 1e6, 1e-6);
+            f->sched.cost.w[LF_COST_TRIED] = 1e9;
+            plan(f);
+            if (f->step.n_items == 0) break;
+            n_proposed += f->step.n_proposed;
+            take(f, 0);
+        }
+        lf_sched_end(&f->sched, seq);
+    }
+    assert_in_range(n_steps, MAX_SEQS * 4 * 6, MAX_SEQS * 4 * 8);
+    assert_in_range(n_proposed, n_steps / 64 - 1, n_steps / 64 + 1);
+}
+
 /* All ids known, the wait for what becomes of proposals is weighed again. */
 static void a_step_behind_proposals_weighs_them_again(void **state)
 {
@@ -360,13 +384,14 @@ static void as_many_as_pay_beside_the_step(void **state)
     assert_int_equal(f->step.n_proposed, 0); /* 2 / 8 */
     f->sched.cost.w[LF_COST_STEP] = 9e6;
     f->sched.cost.w[LF_COST_LOGITS] = 5e6;
+    f->sched.cost.w[LF_COST_TRIED] = 6e6;
     plan(f);
     assert_int_equal(f->step.n_proposed, 0); /* 6 of 21 */
 }
 
 /* ---- what it costs ---- */
 
-/* Of one whose own token is at position p, as of a chunk behind it. */
+/* Of one whose own token is at position p, from p + 1 on. */
 static void what_is_proposed_is_paid_by_who_has_it(void **state)
 {
     struct fixture *f = *state;
@@ -376,11 +401,9 @@ static void what_is_proposed_is_paid_by_who_has_it(void **state)
     }
     read_prompts(f);
     struct lf_cost *cost = &f->sched.cost;
-    static const double w[LF_COST_N] = {[LF_COST_STEP] = 2e6,
-                                        [LF_COST_TOKEN] = 1000,
-                                        [LF_COST_PREFILL_KEY] = 7,
-                                        [LF_COST_LOGITS] = 500,
-                                        [LF_COST_DECODE_KEY] = 10};
+    static const double w[LF_COST_N] = {
+        [LF_COST_STEP] = 2e6,      [LF_COST_TOKEN] = 1000, [LF_COST_PREFILL_KEY] = 3, [LF_COST_LOGITS] = 500,
+        [LF_COST_DECODE_KEY] = 10, [LF_COST_TRIED] = 900,  [LF_COST_TRIED_KEY] = 7};
     memcpy(cost->w, w, sizeof(w));
     double admitted[2], want[2], keys = 0, total = 0;
     for (int i = 0; i < 2; i++) {
@@ -389,11 +412,11 @@ static void what_is_proposed_is_paid_by_who_has_it(void **state)
         want[i] = 1e6 + 1500 + 10 * (f->seqs[i].n_done + 1.0);
     }
     for (int k = 1; k <= 5; k++) keys += f->seqs[0].n_done + k + 1;
-    want[0] += 5 * 1500 + 7 * keys;
+    want[0] += 5 * 900 + 7 * keys;
     plan(f);
     assert_int_equal(f->step.n_proposed, 5);
-    assert_true(f->step.load.x[LF_COST_TOKEN] == 7 && f->step.load.x[LF_COST_LOGITS] == 7);
-    assert_true(f->step.load.x[LF_COST_PREFILL_KEY] == keys);
+    assert_true(f->step.load.x[LF_COST_TOKEN] == 2 && f->step.load.x[LF_COST_LOGITS] == 2);
+    assert_true(f->step.load.x[LF_COST_TRIED] == 5 && f->step.load.x[LF_COST_TRIED_KEY] == keys);
     for (int i = 0; i < 2; i++) {
         const struct lf_sched_tenant *t = f->seqs[i].tenant;
         assert_true(fabs(t->decode_ns - want[i]) < 0.1 && fabs(t->served_ns - want[i]) < 0.1);
@@ -483,6 +506,7 @@ int main(void)
         PROPOSES(nothing_is_proposed_where_prompts_wait_or_steps_overlap),
         PROPOSES(what_is_on_its_way_is_waited_for_where_it_pays),
         PROPOSES(behind_what_is_on_its_way_nothing_is_proposed),
+        PROPOSES(short_answers_ask_too),
         PROPOSES(a_step_behind_proposals_weighs_them_again),
         PROPOSES(waits_are_measured),
         PROPOSES(nothing_is_proposed_where_there_are_states),

@@ -281,17 +281,18 @@ static void what_was_measured_before_decides_about_the_first(void **state)
     for (int i = 0; i < LF_ENGINE_SPEED_N; i++) assert_true(nothing.ns[i] == 0);
     (void)rig_generate(&f.rig, 1000, 10, 1);
     f.speed = figures().speed;
-    for (int i = 0; i < LF_ENGINE_SPEED_N; i++) assert_int_equal(f.speed.ns[i] > 0, i < 5); /* nothing was loaded */
-    f.speed.ns[6] = 1e9; /* a disk that takes a second for a block */
+    for (int i = 0; i < LF_ENGINE_SPEED_N; i++)
+        assert_int_equal(f.speed.ns[i] > 0, i < LF_COST_N); /* nothing was loaded */
+    f.speed.ns[LF_COST_N + 1] = 1e9;                        /* a disk that takes a second for a block */
     restart();
     assert_int_equal(rig_generate(&f.rig, 1000, 10, 1).n_restored, 0);
-    f.speed.ns[6] = 1e3;
+    f.speed.ns[LF_COST_N + 1] = 1e3;
     restart();
     assert_int_equal(rig_generate(&f.rig, 1000, 10, 1).n_restored, 960);
-    f.speed.ns[6] = 0; /* nothing is known of it, and so few blocks tell nothing */
+    f.speed.ns[LF_COST_N + 1] = 0; /* nothing is known of it, and so few blocks tell nothing */
     restart();
     assert_int_equal(rig_generate(&f.rig, 1000, 10, 1).n_restored, 960);
-    assert_true(figures().speed.ns[6] == 0);
+    assert_true(figures().speed.ns[LF_COST_N + 1] == 0);
 }
 
 /* ---- pins ---- */
