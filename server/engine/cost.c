@@ -9,18 +9,9 @@
 
 /* Each step weighs 1/50 less than the one after it: the fit follows a machine that gets busier within seconds. */
 static const double FORGET = 0.98;
-static const double TRIED_GUESS = 0.125; /* of a decode, what a token tried beside it is taken to cost at first */
+/* Of a decode, what a token tried beside it is taken to cost at first; and how many of them each step counts for. */
+static const double TRIED_GUESS = 0.125, TRIED_GUESS_N = 0.5;
 enum { SWEEPS_N = 8, OUTLIER_FACTOR = 4, TRUST_AFTER_N = 8 };
-
-/* What is not known of tokens that are tried follows what is known of decodes, of which the sum alone can be trusted.
- */
-static void guess_tried(struct lf_cost *cost)
-{
-    double *w = cost->w;
-    if (cost->is_tried_known) return;
-    w[LF_COST_TRIED] = TRIED_GUESS * (w[LF_COST_STEP] + w[LF_COST_TOKEN] + w[LF_COST_LOGITS]);
-    w[LF_COST_TRIED_KEY] = TRIED_GUESS * w[LF_COST_DECODE_KEY];
-}
 
 void lf_cost_init(struct lf_cost *cost)
 {
@@ -31,13 +22,14 @@ void lf_cost_init(struct lf_cost *cost)
     cost->w[LF_COST_PREFILL_KEY] = 30;
     cost->w[LF_COST_LOGITS] = 1e5;
     cost->w[LF_COST_DECODE_KEY] = 100;
-    guess_tried(cost);
+    cost->w[LF_COST_TRIED] = TRIED_GUESS * cost->w[LF_COST_STEP];
+    cost->w[LF_COST_TRIED_KEY] = TRIED_GUESS * cost->w[LF_COST_DECODE_KEY];
 }
 
 void lf_cost_start(struct lf_cost *cost, const double w[LF_COST_N])
 {
     memcpy(cost->w, w, sizeof(cost->w));
-    cost->is_known = cost->is_tried_known = true;
+    cost->is_known = true;
 }
 
 double lf_cost_predict(const struct lf_cost *cost, const struct lf_load *load)
@@ -59,6 +51,23 @@ static void sweep(struct lf_cost *cost)
     }
 }
 
+/* As if x of term i had been seen to take guess ns each, in a step of y ns. */
+static void lean(struct lf_cost *cost, int i, double x, double guess, double y)
+{
+    cost->xtx[i][i] += x * x / (y * y);
+    cost->xty[i] += x * x * guess / (y * y);
+}
+
+/* Of decodes the sum of what is known can be trusted, not how it is divided. */
+static void lean_to_guess(struct lf_cost *cost, const struct lf_load *load, double y)
+{
+    const double *w = cost->w, n = TRIED_GUESS_N;
+    if (!(load->x[LF_COST_DECODE_KEY] > 0)) return;
+    double keys = load->x[LF_COST_DECODE_KEY] / LF_MAX(load->x[LF_COST_LOGITS], 1);
+    lean(cost, LF_COST_TRIED, n, TRIED_GUESS * (w[LF_COST_STEP] + w[LF_COST_TOKEN] + w[LF_COST_LOGITS]), y);
+    lean(cost, LF_COST_TRIED_KEY, n * keys, TRIED_GUESS * w[LF_COST_DECODE_KEY], y);
+}
+
 void lf_cost_observe(struct lf_cost *cost, const struct lf_load *load, double took_ns)
 {
     double expected = lf_cost_predict(cost, load);
@@ -74,9 +83,8 @@ void lf_cost_observe(struct lf_cost *cost, const struct lf_load *load, double to
             cost->xtx[i][j] = cost->xtx[i][j] * FORGET + load->x[i] * load->x[j] / (y * y);
         cost->xty[i] = cost->xty[i] * FORGET + load->x[i] / y;
     }
-    cost->is_tried_known = cost->is_tried_known || load->x[LF_COST_TRIED] > 0;
+    lean_to_guess(cost, load, y);
     for (int i = 0; i < SWEEPS_N; i++) sweep(cost);
-    guess_tried(cost);
     cost->most_tokens = LF_MAX(cost->most_tokens, load->x[LF_COST_TOKEN]);
     if (cost->n_seen < LONG_MAX) cost->n_seen++;
     cost->is_known = true;

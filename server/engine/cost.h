@@ -9,8 +9,9 @@
  * t and u are of tokens that are tried beside a decode (speculation.h): its page reads and its weights are theirs too.
  * They are terms of their own because nothing else says what they cost. A row of logits comes with each short step and
  * with no long chunk, so c and o are told apart only by what the fit gets wrong about chunks, and o may hold most of a
- * decode; who took that for the price of a token tried would try none (docs/notebook/speculation.md). Until one has
- * been measured it is taken to cost an eighth of a decode at its place.
+ * decode; who took that for the price of a token tried would try none (docs/notebook/speculation.md). At first one
+ * is taken to cost an eighth of a decode at its place. Each step with decodes counts a little as if that had been seen:
+ * so a few odd measurements are not believed at once, nor for ever where nothing is tried because of them.
  *
  * The fit is weighted least squares with exponential forgetting, over relative errors, with coefficients kept from
  * going negative, solved by a few sweeps of coordinate descent from the last solution. That is cheap, needs no matrix
@@ -46,8 +47,7 @@ struct lf_cost {
     double xtx[LF_COST_N][LF_COST_N], xty[LF_COST_N]; /* decayed sums */
     double most_tokens; /* of the steps seen so far: predictions are not stretched far beyond */
     long n_seen;
-    bool is_known;       /* from steps of a process before, or once n_seen > 0 */
-    bool is_tried_known; /* so are the terms of what is tried */
+    bool is_known; /* from steps of a process before, or once n_seen > 0 */
 };
 
 void lf_cost_init(struct lf_cost *cost);

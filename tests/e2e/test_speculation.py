@@ -138,6 +138,29 @@ class Speculation(harness.Case):
             for (name, how), answer in zip(rows, got):
                 self.assertEqual(answer, expected[name], (name, how, ways))
 
+    def test_so_have_four_at_once_of_cached_prompts(self):
+        """On any device: of each prompt one token is computed, so that no step has more than 16 with what is tried."""
+        reply = self.ask(TEXT, {"prompt": FACTS, "max_tokens": 1, "return_token_ids": True})
+        ids = reply.get("prompt_token_ids") or reply["choices"][0]["prompt_token_ids"]
+        n = (len(ids) - 8) // 64 * 64 + 1
+        bodies = [{**ON, **SHOWN, "logprobs": 3}, {**ON, **DRAWN, "temperature": 0.3, "logprobs": 2},
+                  {**ON, **SHOWN, "frequency_penalty": 0.2, "repetition_penalty": 1.05},
+                  {**ON, **DRAWN, "guided_regex": "((Anna Vell|Otto Krast|[a-z]{1,9})[ ,.])*", "bad_words": [" code"]}]
+        for i, body in enumerate(bodies):
+            body["prompt"] = ids[i:i + n]
+            self.ask(TEXT, {**body, "max_tokens": 1})
+        expected = [self.answer(TEXT, body, speculate="off") for body in bodies]
+        n_accepted = 0
+        for ways in (["off"] * 4, ["auto"] * 4, [3] * 4, [16] * 4, [8, "off", "auto", 2]):
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                got = list(pool.map(lambda row: self.ask(TEXT, row[0], speculate=row[1]), zip(bodies, ways)))
+            for i, reply in enumerate(got):
+                self.assertEqual(reply["usage"]["prompt_tokens_details"]["cached_tokens"], n - 1)
+                answer = json.dumps([reply["choices"], reply.get("prompt_token_ids"), reply["usage"]["completion_tokens"]])
+                self.assertEqual(answer, expected[i], (i, ways))
+                n_accepted += details(reply).get("accepted_prediction_tokens", 0)
+        self.assertGreater(n_accepted, 20)
+
     def test_so_have_calls(self):
         """By the template of test_http_calls; nothing but the grammar makes the demo's answers calls."""
         with directory_with_template(thinks=False) as dir:

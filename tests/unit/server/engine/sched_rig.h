@@ -126,7 +126,6 @@ static inline void set_cost(struct fixture *f, double token_ns, double key_ns)
     for (int i = 0; i < LF_COST_N; i++) cost->w[i] = 1e-6;
     cost->w[LF_COST_TOKEN] = token_ns;
     cost->w[LF_COST_TRIED] = token_ns;
-    cost->is_tried_known = true;
     cost->w[LF_COST_DECODE_KEY] = key_ns;
     cost->n_seen = 100;
     cost->most_tokens = 1000;

@@ -135,6 +135,25 @@ static void the_price_of_what_is_tried_is_its_own(void **state)
         }
 }
 
+/* A step of tries that took three times as long for another's sake moves it little; many do; then it is forgotten. */
+static void odd_tries_are_not_believed_for_ever(void **state)
+{
+    (void)state;
+    struct lf_cost cost;
+    struct lf_load decode = {{0}}, tries;
+    lf_cost_init(&cost);
+    lf_load_add_decode(&decode, 1000);
+    tries = decode;
+    lf_load_add_tried(&tries, 1001, 2);
+    for (int i = 0; i < 200; i++) lf_cost_observe(&cost, &decode, 1e6);
+    lf_cost_observe(&cost, &tries, 3e6);
+    assert_true(lf_cost_tried_ns(&cost, 1001, 1) < 0.25e6);
+    for (int i = 0; i < 50; i++) lf_cost_observe(&cost, i % 2 ? &tries : &decode, i % 2 ? 3e6 : 1e6);
+    assert_true(lf_cost_tried_ns(&cost, 1001, 1) > 0.6e6);
+    for (int i = 0; i < 400; i++) lf_cost_observe(&cost, &decode, 1e6);
+    assert_true(lf_cost_tried_ns(&cost, 1001, 1) < 0.25e6);
+}
+
 /* The closed form against the cost itself: n tokens are within the budget, n + 1 are not. */
 static void tokens_for_a_budget_are_the_most_that_fit(void **state)
 {
@@ -165,6 +184,7 @@ int main(void)
         cmocka_unit_test(coefficients_stay_positive_and_finite_whatever_is_measured),
         cmocka_unit_test(what_recent_steps_say_nothing_about_is_kept),
         cmocka_unit_test(the_price_of_what_is_tried_is_its_own),
+        cmocka_unit_test(odd_tries_are_not_believed_for_ever),
         cmocka_unit_test(tokens_for_a_budget_are_the_most_that_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
