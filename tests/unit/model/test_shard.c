@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "model/formats/quantization.h"
+#include "model/passes/passes.h"
 #include "model/weights.h"
 #include "tests/support/config_text.h"
 #include "tests/support/rank_rigs.h"
@@ -269,7 +270,8 @@ static void families_that_are_not_divided_are_refused_by_name(void **state)
     static const struct {
         const char *dir, *words;
     } rows[] = {{"olmo2-f32", "Olmo2ForCausalLM has norms of all heads at once"},
-                {"gemma4-f32", "has heads of another shape"}};
+                {"gemma4-f32", "has heads of another shape"},
+                {"gemma4-inputs-f32", "has inputs of each layer"}};
     for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
         struct lf_hparams hp;
         char dir[256];
@@ -301,6 +303,141 @@ static void heads_and_rows_that_do_not_divide_are_named_with_what_would(void **s
     read_config(&hp, &c);
     expect_refusal(&hp, 4, LF_INVALID, "it has 6 KV heads of model.layers.#.self_attn.k_proj; expected 1, 2, 3, 6, 12");
     lf_hparams_deinit(&hp);
+    config_set(&c, "num_attention_heads", "16");
+    config_set(&c, "num_key_value_heads", "4");
+    read_config(&hp, &c);
+    expect_refusal(&hp, 3, LF_INVALID, "expected 1, 2, 4, 8, 16");
+    lf_hparams_deinit(&hp);
+    config_set(&c, "num_attention_heads", "5");
+    config_set(&c, "num_key_value_heads", "5");
+    read_config(&hp, &c);
+    expect_refusal(&hp, 5, LF_INVALID, "expected 1 rank: no other number divides it");
+    lf_hparams_deinit(&hp);
+}
+
+static void each_rank_has_a_word_at_least(void **state)
+{
+    (void)state;
+    struct lf_hparams hp;
+    struct config_text c = config_of("[\"LlamaForCausalLM\"]", "\"llama\"");
+    config_set(&c, "vocab_size", "8");
+    read_config(&hp, &c);
+    struct lf_program p = program_of(&hp, 7, 8);
+    lf_program_deinit(&p);
+    lf_hparams_deinit(&hp);
+    config_set(&c, "vocab_size", "7");
+    read_config(&hp, &c);
+    expect_refusal(&hp, 8, LF_INVALID, "it has 7 rows of model.embed_tokens; expected 1, 2, 4");
+    lf_hparams_deinit(&hp);
+}
+
+/* ---- programs that no family has ---- */
+
+/* The first op of the kind from ops[from] on. */
+static int find(const struct lf_program *p, enum lf_op_kind kind, int from)
+{
+    while (from < p->n_ops && p->ops[from].kind != kind) from++;
+    assert_true(from < p->n_ops);
+    return from;
+}
+
+static void a_norm_reads_heads(struct lf_program *p)
+{
+    int attention = find(p, LF_OP_ATTENTION, 0);
+    p->ops[find(p, LF_OP_RMSNORM, attention)].in[LF_OP_X] = p->ops[attention].out[LF_OP_Y];
+}
+
+static void heads_are_added_to_the_stream(struct lf_program *p)
+{
+    p->ops[find(p, LF_OP_ATTENTION, 0)].in[LF_OP_RESIDUAL] = p->ops[0].out[LF_OP_Y];
+}
+
+static void rows_are_added_to_the_stream(struct lf_program *p)
+{
+    p->ops[find(p, LF_OP_GEMM, 0)].in[LF_OP_RESIDUAL] = p->ops[0].out[LF_OP_Y];
+}
+
+static void a_whole_matrix_reads_channels(struct lf_program *p)
+{
+    p->slots[p->ops[find(p, LF_OP_GEMM, find(p, LF_OP_GATE_MUL, 0))].weight[LF_OP_W]].shard = LF_SHARD_NONE;
+}
+
+static void a_sum_is_rounded(struct lf_program *p)
+{
+    p->values[p->ops[find(p, LF_OP_GEMM, find(p, LF_OP_ATTENTION, 0))].out[LF_OP_Y]].is_float = false;
+}
+
+static void whole_experts_read_channels(struct lf_program *p)
+{
+    p->slots[p->ops[find(p, LF_OP_EXPERT_GEMM, find(p, LF_OP_GATE_MUL, 0))].weight[LF_OP_W]].shard = LF_SHARD_NONE;
+}
+
+static void a_convolution_reads_all_channels(struct lf_program *p)
+{
+    int conv = find(p, LF_OP_CONV, 0), made = 0;
+    while (p->ops[made].out[LF_OP_Y] != p->ops[conv].in[LF_OP_X]) made++;
+    p->slots[p->ops[made].weight[LF_OP_W]].shard = LF_SHARD_NONE;
+}
+
+static void columns_are_odd(struct lf_program *p)
+{
+    p->slots[p->ops[find(p, LF_OP_GEMM, find(p, LF_OP_GATE_MUL, 0))].weight[LF_OP_W]].n_in = 95;
+}
+
+static void gate_and_up_alternate(struct lf_program *p)
+{
+    struct lf_slot *slot = &p->slots[p->ops[find(p, LF_OP_GATE_MUL, 0) - 1].weight[LF_OP_W]];
+    slot->parts[0].n_rows = 98; /* 49 pairs */
+    slot->parts[0].order = LF_ROWS_DEINTERLEAVE;
+}
+
+static void expect_refused(struct lf_hparams *hp, void (*change)(struct lf_program *p), enum lf_status status,
+                           const char *words)
+{
+    struct lf_err err = {0};
+    struct lf_program p = program_of(hp, 0, 1);
+    change(&p);
+    assert_int_equal(lf_pass_shard(&p, &(struct lf_split){1, 2}, "Made", &err), status);
+    if (!strstr(err.message, words)) fail_msg("\"%s\" does not say \"%s\"", err.message, words);
+    lf_program_deinit(&p);
+}
+
+static void columns_and_pairs_of_rows_that_do_not_divide_are_refused(void **state)
+{
+    (void)state;
+    struct lf_hparams hp;
+    struct config_text c = with_biases();
+    read_config(&hp, &c);
+    expect_refused(&hp, columns_are_odd, LF_INVALID, "it has 95 columns of model.layers.#.mlp.down_proj; expected 1");
+    expect_refused(&hp, gate_and_up_alternate, LF_INVALID, "it has 98 rows of model.layers.#.mlp.gate_proj");
+    lf_hparams_deinit(&hp);
+}
+
+static void expect_mismatch(struct lf_hparams *hp, void (*change)(struct lf_program *p), const char *op)
+{
+    char words[64];
+    snprintf(words, sizeof(words), "Made: %s of layer ", op);
+    expect_refused(hp, change, LF_UNSUPPORTED, words);
+}
+
+static void what_reads_a_part_that_it_needs_whole_is_refused(void **state)
+{
+    (void)state;
+    struct lf_hparams dense, experts, delta;
+    struct config_text c = with_biases(), e = with_experts();
+    read_config(&dense, &c);
+    expect_mismatch(&dense, a_norm_reads_heads, "rmsnorm");
+    expect_mismatch(&dense, heads_are_added_to_the_stream, "attention");
+    expect_mismatch(&dense, rows_are_added_to_the_stream, "gemm");
+    expect_mismatch(&dense, a_whole_matrix_reads_channels, "gemm");
+    expect_mismatch(&dense, a_sum_is_rounded, "gemm");
+    lf_hparams_deinit(&dense);
+    read_config(&experts, &e);
+    expect_mismatch(&experts, whole_experts_read_channels, "expert_gemm");
+    lf_hparams_deinit(&experts);
+    assert_int_equal(lf_hparams_read(&delta, "tests/golden/model/data/qwen3-next-f32", NULL), LF_OK);
+    expect_mismatch(&delta, a_convolution_reads_all_channels, "conv");
+    lf_hparams_deinit(&delta);
 }
 
 static void more_gpus_than_a_host_has_are_refused_before_anything_is_planned(void **state)
@@ -450,6 +587,9 @@ int main(void)
         cmocka_unit_test(the_program_of_one_rank_is_as_it_was_recorded),
         cmocka_unit_test(families_that_are_not_divided_are_refused_by_name),
         cmocka_unit_test(heads_and_rows_that_do_not_divide_are_named_with_what_would),
+        cmocka_unit_test(each_rank_has_a_word_at_least),
+        cmocka_unit_test(columns_and_pairs_of_rows_that_do_not_divide_are_refused),
+        cmocka_unit_test(what_reads_a_part_that_it_needs_whole_is_refused),
         cmocka_unit_test(more_gpus_than_a_host_has_are_refused_before_anything_is_planned),
         cmocka_unit_test(random_weights_are_parts_of_one_model),
         cmocka_unit_test(loading_reads_a_rank_s_part_and_no_more),
