@@ -4,7 +4,7 @@
 #include "model/batch_message.h"
 #include "tests/support/test.h"
 
-enum { CHUNK = 300, MAX_SEQS = 3, MAX_OUT = 5, CTX = 1000, STRIDE = 20, GROUPS_N = 2 };
+enum { CHUNK = 300, MAX_SEQS = 3, MAX_OUT = 5, CTX = 1000, STRIDE = 20, GROUPS_N = 2, MARKS_N = 2 * MAX_SEQS + 64 };
 
 static struct lf_step_limits limits = {.ctx = CTX, .chunk = CHUNK, .max_seqs = MAX_SEQS, .max_out = MAX_OUT};
 
@@ -12,7 +12,7 @@ struct step {
     int32_t ids[CHUNK], logits_idx[MAX_OUT], tables[MAX_SEQS][GROUPS_N * STRIDE];
     struct lf_kv_seq seqs[MAX_SEQS];
     struct lf_state_seq states[MAX_SEQS];
-    struct lf_state_mark marks[2];
+    struct lf_state_mark marks[MARKS_N];
     struct lf_batch batch;
 };
 
@@ -82,8 +82,9 @@ static void what_arrives_is_what_was_said(void **state)
     struct step s;
     const struct lf_kv_layout one = {.n_groups = 1}, two = {.n_groups = GROUPS_N};
     make_step(&s, 3, (int[]){1, 64, 2}, (int[]){1, 64, 129}, 4);
-    pass_on(&s, &one);
-    pass_on(&s, &two);
+    /* counts, ids, places of logits; of each sequence its counts and 1, 1 and 3 blocks, and no table is read further */
+    assert_int_equal(pass_on(&s, &one), 4 + 67 + 4 + 3 * 3 + 5);
+    assert_int_equal(pass_on(&s, &two), 4 + 67 + 4 + 3 * 3 + 2 * 5);
     make_step(&s, 1, (int[]){100}, (int[]){900}, 0); /* nobody's logits */
     pass_on(&s, &two);
 }
@@ -106,18 +107,25 @@ static void blocks_of_divided_contexts_stand_for_more_tokens(void **state)
     assert_int_equal(n[0] - n[3], MAX_SEQS * GROUPS_N * (16 - 6));
 }
 
+/* Bytes that no two places have in common go along as states and marks. */
+static void add_states(struct step *s, int n_marks)
+{
+    for (size_t i = 0; i < sizeof(s->states); i++) ((unsigned char *)s->states)[i] = (unsigned char)(i * 37);
+    for (size_t i = 0; i < sizeof(s->marks); i++) ((unsigned char *)s->marks)[i] = (unsigned char)(i * 53);
+    s->batch.states = s->states;
+    s->batch.marks = s->marks;
+    s->batch.n_marks = n_marks;
+}
+
+static const struct lf_kv_layout with_states = {.n_groups = 1, .states = {.n_layers = 2}};
+
 static void states_go_along(void **state)
 {
     (void)state;
     struct step s;
-    const struct lf_kv_layout layout = {.n_groups = 1, .states = {.n_layers = 2}};
     make_step(&s, 2, (int[]){5, 1}, (int[]){70, 300}, 2);
-    for (size_t i = 0; i < sizeof(s.states); i++) ((unsigned char *)s.states)[i] = (unsigned char)(i * 37);
-    for (size_t i = 0; i < sizeof(s.marks); i++) ((unsigned char *)s.marks)[i] = (unsigned char)(i * 53);
-    s.batch.states = s.states;
-    s.batch.marks = s.marks;
-    s.batch.n_marks = 2;
-    pass_on(&s, &layout);
+    add_states(&s, 2);
+    pass_on(&s, &with_states);
 }
 
 static void the_longest_has_as_many_words_as_are_reserved(void **state)
@@ -127,6 +135,9 @@ static void the_longest_has_as_many_words_as_are_reserved(void **state)
     const struct lf_kv_layout two = {.n_groups = GROUPS_N};
     make_step(&s, MAX_SEQS, (int[]){CHUNK - 2, 1, 1}, (int[]){CTX, CTX, CTX}, MAX_OUT);
     assert_int_equal(pass_on(&s, &two), lf_batch_message_words(&limits, &two));
+    assert_int_equal(lf_batch_n_marks(MAX_SEQS), MARKS_N);
+    add_states(&s, MARKS_N);
+    assert_int_equal(pass_on(&s, &with_states), lf_batch_message_words(&limits, &with_states));
 }
 
 int main(void)
