@@ -15,6 +15,7 @@
 #include "core/clock.h"
 #include "core/mix.h"
 #include "device/comm.h"
+#include "device/comm_impl.h"
 
 /* SHORT_MS: a timeout that is to pass, and that a rank which others keep from running does not reach. */
 enum { MOST_RANKS = 8, PATIENCE_MS = 60 * 1000, SHORT_MS = 1000, MOST_FLOATS = 100 * 1000 };
@@ -135,7 +136,8 @@ static void check_all_gather(struct rank *r, int message, float *x, float *y)
 {
     size_t first[MOST_RANKS + 1] = {0}, n_rows = 1 + (size_t)message % 5, n_columns = size_of(message) / 8, widths[8];
     for (int k = 0; k < r->n_ranks; k++) {
-        widths[k] = n_columns * (size_t)(k + message % 2) / (size_t)r->n_ranks;
+        int share = (message % 3 == 0 ? r->n_ranks - 1 - k : k) + message % 2; /* the first or the last has most */
+        widths[k] = n_columns * (size_t)share / (size_t)r->n_ranks;
         first[k + 1] = first[k] + widths[k] * sizeof(float);
     }
     fill(x, r->rank, message, n_rows * widths[r->rank]);
@@ -471,6 +473,63 @@ static void a_rank_that_does_not_come_is_named_in_time(void **state)
     }
 }
 
+static _Atomic int64_t busy_until_ns;
+
+static bool has_work(const struct lf_comm *c)
+{
+    (void)c;
+    return lf_clock_ns() < atomic_load(&busy_until_ns);
+}
+
+/* Rank 0's device has work, which rank 1 waits for longer than for a rank; or it has none. */
+static void come_late(struct rank *r)
+{
+    struct lf_comm_backend with_work = *r->comm->backend;
+    with_work.is_busy = has_work;
+    r->comm->backend = &with_work;
+    if (r->rank == 1) lf_clock_sleep_ms(2 * SHORT_MS);
+    lf_comm_barrier(r->comm);
+    r->comm->backend = &lf_comm_backend_cpu;
+}
+
+static void a_rank_whose_device_is_at_work_waits_until_that_is_done(void **state)
+{
+    (void)state;
+    for (int is_busy = 0; is_busy < 2; is_busy++) {
+        struct ranks ranks;
+        atomic_store(&busy_until_ns, is_busy ? lf_clock_ns() + 3 * SHORT_MS * LF_NS_PER_MS : 0);
+        start(&ranks, 2, SHORT_MS, come_late, NULL);
+        join(&ranks);
+        for (int i = 0; i < 2; i++) assert_int_equal(ranks.of[i].status, is_busy ? LF_OK : LF_DEVICE);
+        end(&ranks);
+    }
+}
+
+static void send_what_nobody_receives(struct rank *r)
+{
+    static const char bytes[1024 * 1024]; /* more than a channel has room for */
+    if (r->rank == 0)
+        lf_comm_exchange(r->comm, &(struct lf_exchange_params){
+                                      .to = 1, .send = bytes, .send_bytes = sizeof(bytes), .from = LF_COMM_NOBODY});
+}
+
+static void a_send_that_nobody_receives_ends_in_time_or_with_the_group(void **state)
+{
+    (void)state;
+    for (int is_aborted = 0; is_aborted < 2; is_aborted++) {
+        struct ranks ranks;
+        start(&ranks, 2, is_aborted ? PATIENCE_MS : SHORT_MS, send_what_nobody_receives, NULL);
+        int64_t before = lf_clock_ns();
+        lf_clock_sleep_ms(50);
+        if (is_aborted) lf_comm_group_abort(ranks.group, LF_SHUTDOWN, "it is over");
+        join(&ranks);
+        assert_true(lf_clock_ns() - before < 10 * LF_NS_PER_S);
+        assert_string_equal(ranks.of[0].err.message,
+                            is_aborted ? "it is over" : "rank 0 waited 1000 ms for rank 1, in a send");
+        end(&ranks);
+    }
+}
+
 static void receive_what_nobody_sends(struct rank *r)
 {
     char byte;
@@ -502,16 +561,16 @@ static void disagree(struct rank *r)
     else if (r->rank < 2)
         lf_comm_exchange(r->comm, &(struct lf_exchange_params){.to = 1 - r->rank,
                                                                .send = bytes,
-                                                               .send_bytes = 10,
+                                                               .send_bytes = how == 2 ? 10 : 0,
                                                                .from = 1 - r->rank,
                                                                .receive = bytes + 32,
-                                                               .receive_bytes = 10 + (size_t)r->rank});
+                                                               .receive_bytes = (how == 2 ? 10 : 0) + (size_t)r->rank});
 }
 
 static void ranks_that_came_for_different_things_are_found_out(void **state)
 {
     (void)state;
-    for (int how = 0; how < 3; how++) {
+    for (int how = 0; how < 4; how++) {
         struct ranks ranks;
         start(&ranks, 3, PATIENCE_MS, disagree, &how);
         join(&ranks);
@@ -519,6 +578,7 @@ static void ranks_that_came_for_different_things_are_found_out(void **state)
         if (how == 0) assert_non_null(strstr(ranks.of[1].err.message, "for a barrier of 0"));
         if (how == 1) assert_non_null(strstr(ranks.of[1].err.message, "for a broadcast of 32"));
         if (how == 2) assert_string_equal(ranks.of[1].err.message, "rank 1 expected 11 bytes of rank 0, which sent 10");
+        if (how == 3) assert_string_equal(ranks.of[1].err.message, "rank 1 expected 1 bytes of rank 0, which sent 0");
         end(&ranks);
     }
 }
@@ -635,6 +695,25 @@ static void hear_too_much(struct rank *r)
     assert_int_equal(n, 0);
 }
 
+static void hear_as_much_as_there_is_room_for(struct rank *r)
+{
+    char text[64] = "0123456789";
+    size_t n = 0;
+    if (r->rank == 0) {
+        lf_comm_tell(r->comm, text, sizeof(text));
+        return;
+    }
+    memset(text, 0, sizeof(text));
+    assert_int_equal(lf_comm_hear(r->comm, text, sizeof(text), &n, NULL), LF_OK);
+    assert_true(n == sizeof(text) && strcmp(text, "0123456789") == 0);
+}
+
+static void a_message_may_fill_the_room(void **state)
+{
+    (void)state;
+    run_all(3, hear_as_much_as_there_is_room_for, NULL);
+}
+
 static void a_message_that_is_too_long_is_none(void **state)
 {
     (void)state;
@@ -673,6 +752,53 @@ static void numbers_of_ranks_out_of_range_are_refused(void **state)
     assert_true(lf_comm_group_bytes(2, 3) > lf_comm_group_bytes(2, 2));
 }
 
+/* KiB of memory that is shared, as the system counts it: nothing else of this program is. */
+static long shared_kib(void)
+{
+    char line[128];
+    long kib = -1;
+    FILE *f = fopen("/proc/self/status", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f))
+        if (sscanf(line, "RssShmem: %ld kB", &kib) == 1) break;
+    (void)fclose(f);
+    return kib;
+}
+
+/* Every slot and every channel, from end to end. */
+static void use_everything(struct rank *r)
+{
+    enum { BYTES = 512 * 1024 };
+    char *x = calloc(BYTES, 1), *y = calloc(BYTES, 1);
+    for (int by = 1; by < r->n_ranks; by++)
+        lf_comm_exchange(r->comm, &(struct lf_exchange_params){.to = (r->rank + by) % r->n_ranks,
+                                                               .from = (r->rank + r->n_ranks - by) % r->n_ranks,
+                                                               .send = x,
+                                                               .send_bytes = BYTES,
+                                                               .receive = y,
+                                                               .receive_bytes = BYTES});
+    for (int root = 0; root < r->n_ranks; root++) lf_comm_broadcast(r->comm, root, x, BYTES);
+    free(x);
+    free(y);
+}
+
+static void a_group_takes_what_it_says(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= MOST_RANKS; n += 3) {
+        struct ranks ranks;
+        long before = shared_kib();
+        if (before < 0) skip();
+        start(&ranks, n, PATIENCE_MS, use_everything, NULL);
+        join(&ranks);
+        double taken = 1024.0 * (double)(shared_kib() - before), said = (double)lf_comm_group_bytes(n);
+        end(&ranks);
+        /* nobody uses a channel to itself */
+        if (!(taken <= said + 32 * 1024 && taken > 0.75 * said))
+            fail_msg("%d ranks take %.0f bytes, and say %.0f", n, taken, said);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -683,14 +809,18 @@ int main(void)
         cmocka_unit_test(an_abort_ends_a_meeting),
         cmocka_unit_test(an_abort_at_any_moment_ends_all_waits_with_its_reason),
         cmocka_unit_test(a_rank_that_does_not_come_is_named_in_time),
+        cmocka_unit_test(a_rank_whose_device_is_at_work_waits_until_that_is_done),
+        cmocka_unit_test(a_send_that_nobody_receives_ends_in_time_or_with_the_group),
         cmocka_unit_test(a_receive_that_nobody_answers_ends_in_time),
         cmocka_unit_test(ranks_that_came_for_different_things_are_found_out),
         cmocka_unit_test(the_first_message_is_waited_for_longer_than_anything_else_and_asleep),
         cmocka_unit_test(a_rank_0_that_has_spoken_and_falls_silent_is_named_in_time),
         cmocka_unit_test(time_in_which_the_process_is_stopped_is_no_rank_s_fault),
+        cmocka_unit_test(a_message_may_fill_the_room),
         cmocka_unit_test(a_message_that_is_too_long_is_none),
         cmocka_unit_test(a_rank_that_is_missed_in_its_column_ends_all),
         cmocka_unit_test(numbers_of_ranks_out_of_range_are_refused),
+        cmocka_unit_test(a_group_takes_what_it_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
