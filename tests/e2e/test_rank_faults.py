@@ -155,12 +155,12 @@ class Faults(unittest.TestCase):
             ("tp=2", 0, "lf-engine", True), ("tp=2", 1, "lf-rank1", True), ("tp=2", 1, "lf-rank1", False, TERM),
             ("tp=2", 0, "lf-engine", False, TERM), ("cp=2", 1, "lf-rank1", False), ("tp=2,cp=2", 3, "lf-rank3", False),
             ("cp=2", 0, "lf-engine", True))]
-        run = self.stop(StoppedRun, 1, "lf-rank1")
-        for one in all_stopped + [run]:
+        run, run_0 = self.stop(StoppedRun, 1, "lf-rank1"), self.stop(StoppedRun, 0, "lf-engine")
+        for one in all_stopped + [run, run_0]:
             with self.subTest(one.case):
                 log = self.check_end(one, 10)
                 self.assertIn(f"waited 5000 ms for rank {one.rank}, in ", log)
-                if one is run:
+                if one is run:  # of the other one nobody is left who could say it: an alarm ends the process
                     self.assertIn("longflash: the answer broke off: ", log)
         with self.subTest(alone.case):
             self.check_end(alone, 32)
