@@ -153,7 +153,7 @@ class Ranks(unittest.TestCase):
                 (("--parallel", "tp=3"), "it has 4 query heads of model.layers.#.self_attn.q_proj; expected 1, 2, 4"),
                 (("--parallel", "pp=2"), 'expected auto, tp=N, cp=M or tp=N,cp=M, from 1 to 16 ranks together, got "pp=2"'),
                 *(((("--parallel", wrong), f'got "{wrong}"')) for wrong in
-                  ("tp=17", "cp=17", "tp=2x", "tp=5,cp=4", "tp=2,tp=2", "tp=2,", ",cp=2", "cp=0", "tp=-1", "tp=2 cp=2", "tp=2,pp=2",
+                  ("tp=0", "tp=17", "cp=17", "tp=2x", "tp=5,cp=4", "tp=2,tp=2", "tp=2,", ",cp=2", "cp=0", "tp=-1", "tp=2 cp=2", "tp=2,pp=2",
                    "cp=", "tp=4294967298")),
                 (("--parallel", "4"), 'got "4" (how many requests run at once is --max-seqs)'),
                 (("--parallel", "tp=2", "--model", olmo), "Olmo2ForCausalLM has norms of all heads at once, which are not divided"),

@@ -1,5 +1,6 @@
 /* A rank that cannot read its weights: the others stop reading theirs, and what is said is what it was. Reads of ranks
  * other than 0 are those of threads that are not the main one. */
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -69,11 +70,32 @@ void lf_program_print(char out[LF_PROGRAM_BYTES])
     (void)snprintf(out, LF_PROGRAM_BYTES, "test");
 }
 
+static int n_threads(void)
+{
+    int n = 0;
+    DIR *dir = opendir("/proc/self/task");
+    assert_non_null(dir);
+    while (readdir(dir)) n++;
+    (void)closedir(dir);
+    return n;
+}
+
+/* A thread that has been joined may be there for a moment. */
+static void wait_for_threads(int n)
+{
+    int64_t until = lf_clock_ns() + 10 * LF_NS_PER_S;
+    while (n_threads() != n && lf_clock_ns() < until) lf_clock_sleep_ms(1);
+    assert_int_equal(n_threads(), n);
+}
+
+/* Nothing is left of it in the end: no thread, and no alarm. */
 static enum lf_status load(const char *split, enum victim who, struct lf_err *err)
 {
-    char args[][16] = {"--model", "demo/model", "--ctx", "1024", "--device", "cpu", "--parallel", "tp=2"};
+    char args[][16] = {"--model", "demo/model", "--ctx", "1024",       "--device",
+                       "cpu",     "--threads",  "8",     "--parallel", "tp=2"};
     char *argv[LF_N_ELEMS(args)], *env[] = {NULL};
     struct lf_config config = {0};
+    int n_before = n_threads();
     for (size_t i = 0; i < LF_N_ELEMS(args); i++) argv[i] = args[i];
     (void)snprintf(args[LF_N_ELEMS(args) - 1], sizeof(args[0]), "%s", split);
     assert_int_equal(lf_config_read(&config, LF_COMMAND_RUN, (int)LF_N_ELEMS(argv), argv, env, err), LF_OK);
@@ -86,6 +108,8 @@ static enum lf_status load(const char *split, enum victim who, struct lf_err *er
     atomic_store(&has_failed, false);
     enum lf_status status = lf_runtime_load(&rt, NULL, NULL, err);
     lf_runtime_close(&rt);
+    assert_int_equal(alarm(0), 0);
+    wait_for_threads(n_before);
     counts = false;
     lf_config_deinit(&config);
     return status;
