@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """packaging/kubernetes says what the server has: settings are options of serve, probes ask routes, ports and paths are the image's,
-the autoscaler's metric is one of /metrics, a pod has the time that draining takes, and what a kustomization names is there. haproxy's
-rules are those of examples/replicas, and it has a place for each server that may come.
+the autoscaler's metric is one of /metrics, a pod has the time that draining takes, and what a kustomization names is there. So is what one object names of
+another: pods by their labels, services, ports, volumes, folders. haproxy's rules are those of examples/replicas in their order, it
+listens where its pod says, and has a place for each server that may come.
 
 Whether Kubernetes takes the manifests is asked by tests/operations/run.py, with kubectl and kubernetes-validate."""
 import os
@@ -129,6 +130,77 @@ def check_object(obj, has, n_servers):
             yield from check_object(inner, has, n_servers)
 
 
+# ---- what names another ----
+
+NAME = "app.kubernetes.io/name"
+WORKLOADS = ("StatefulSet", "Deployment")
+
+
+def world(objects):
+    """What the objects of all files have that others name; of workloads, not of patches of them."""
+    whole = [o for o in objects if o.get("kind") in WORKLOADS and "selector" in o.get("spec", {})]
+    pods = [o["spec"]["template"] for o in whole]
+    maps = [m for o in objects for m in walk(o)]
+    return {"workloads": {(o["kind"], o["metadata"]["name"]) for o in whole}, "names": {p["metadata"]["labels"][NAME] for p in pods},
+            "ports": {p["name"] for pod in pods for c in pod["spec"]["containers"] for p in c.get("ports", [])},
+            "headless": {o["metadata"]["name"] for o in objects if o.get("kind") == "Service" and o["spec"].get("clusterIP") == "None"},
+            "volumes": {v["name"] for m in maps for v in m.get("volumes", [])} |
+                       {o["metadata"]["name"] for m in maps for o in m.get("volumeClaimTemplates", [])},
+            "maps": {g["name"] for o in objects for g in o.get("configMapGenerator", [])}}
+
+
+def ports_named(m):
+    """Ports that a map names by name."""
+    named = [m.get("targetPort")] + [m[k].get("port") for k in ("httpGet", "tcpSocket") if k in m]
+    named += [p.get("port") for p in m.get("ports", []) if list(p) == ["port"]]
+    return [n for n in named if n is not None and not n.isdigit()]
+
+
+def check_map(m, there):
+    """Problems of one map, wherever it stands."""
+    if NAME in m and m[NAME] not in there["names"]:
+        yield f"no pod has the name {m[NAME]}"
+    yield from (f"no container has a port {n}" for n in ports_named(m) if n not in there["ports"])
+    yield from (f"there is no volume {v['name']}" for v in m.get("volumeMounts", []) if v["name"] not in there["volumes"])
+    if "configMap" in m and m["configMap"]["name"] not in there["maps"]:
+        yield f"nothing makes the ConfigMap {m['configMap']['name']}"
+    mounts = [v["mountPath"] for v in m.get("volumeMounts", [])]
+    for e in m.get("env", []):
+        if e.get("value", "").startswith("/") and not any((e["value"] + "/").startswith(place + "/") for place in mounts):
+            yield f"no volume is mounted where {e['name']} is"
+    target = m.get("scaleTargetRef")
+    if target and (target["kind"], target["name"]) not in there["workloads"]:
+        yield f"there is no {target['kind']} {target['name']}"
+    if "minReplicas" in m and int(m["minReplicas"]) > int(m["maxReplicas"]):
+        yield "minReplicas is more than maxReplicas"
+
+
+def check_references(obj, there):
+    """What an object names is there."""
+    for m in walk(obj):
+        yield from check_map(m, there)
+    spec, kind = obj.get("spec", {}), obj.get("kind")
+    if kind in WORKLOADS and "selector" in spec and not spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items():
+        yield "the selector is not of its own pods"
+    if "serviceName" in spec and spec["serviceName"] not in there["headless"]:
+        yield f"{spec['serviceName']} is no service without an address"
+    if kind == "Service" and obj["metadata"]["labels"][NAME] != spec["selector"][NAME]:
+        yield f"it is of {obj['metadata']['labels'][NAME]}, and selects {spec['selector'][NAME]}"
+
+
+def check_proxy_pod(obj, config, there):
+    """haproxy's container, against its configuration."""
+    pod = obj["spec"]["template"]["spec"]["containers"][0]
+    bind, = re.findall(r"^ *bind \S*:(\d+)$", config, re.M)
+    if [p["containerPort"] for p in pod["ports"]] != [bind]:
+        yield f"haproxy listens on {bind}, the container does not"
+    if f"monitor-uri {pod['readinessProbe']['httpGet']['path']}" not in config:
+        yield "its readinessProbe is not haproxy's monitor-uri"
+    domain = next(e["value"] for e in pod["env"] if e["name"] == "LONGFLASH_DOMAIN").split(".")[0]
+    if domain not in there["headless"]:
+        yield f"LONGFLASH_DOMAIN is that of {domain}, which is no service without an address"
+
+
 def check_named(path, obj, beside):
     """A kustomization names all files beside it, and nothing else."""
     named = {r for r in obj.get("resources", []) if not r.startswith("..")}
@@ -149,6 +221,14 @@ def check_proxies(example, proxy, has):
     ours, theirs = rules(example), rules(proxy)
     yield from (f"{PROXY}: not in {EXAMPLE}: {x}" for x in theirs if x not in ours)
     yield from (f"{PROXY}: missing, {EXAMPLE} has it: {x}" for x in ours if x not in theirs)
+    if sorted(ours) == sorted(theirs) and ours != theirs:
+        yield f"{PROXY}: its rules are those of {EXAMPLE} in another order"
+    checks, = re.findall(r"^ *(default-server check .*)$", example, re.M)
+    if checks not in proxy:
+        yield f"{PROXY}: missing, {EXAMPLE} has it: {checks}"
+    servers = re.findall(r"^ *server longflash-(\d+) \S+:808(\d) id (\d+)$", example, re.M)
+    if servers != [(str(i), str(i + 1), str(i + 1)) for i in range(len(servers))] or not servers:
+        yield f"{EXAMPLE}: servers are not longflash-0, longflash-1 ... with ports and ids one after the other"
     for config, path in ((example, EXAMPLE), (proxy, PROXY)):
         uri = re.search(r"http-check send meth GET uri (\S+)", config)
         if not uri or uri.group(1) not in has["routes"]:
@@ -162,10 +242,14 @@ def check(has, files, example):
     """files: path below FOLDER to text."""
     proxy = files["components/proxy/haproxy.cfg"]
     problems = list(check_proxies(example, proxy, has))
-    for path, text in files.items():
-        if not path.endswith(".yaml"):
-            continue
-        for obj in documents(text):
+    objects = {path: list(documents(text)) for path, text in files.items() if path.endswith(".yaml")}
+    there = world([o for of_file in objects.values() for o in of_file])
+    for path, of_file in objects.items():
+        text = files[path]
+        for obj in of_file:
+            problems += [f"{FOLDER}/{path}: {p}" for p in check_references(obj, there)]
+            if obj.get("kind") == "Deployment":
+                problems += [f"{FOLDER}/{path}: {p}" for p in check_proxy_pod(obj, proxy, there)]
             problems += [f"{FOLDER}/{path}: {p}" for p in check_object(obj, has, len(re.findall(r"^ *server ", proxy, re.M)))]
             if obj.get("kind") in ("Kustomization", "Component"):
                 where = os.path.dirname(path)
@@ -194,8 +278,8 @@ def self_test():
     found(server, "LONGFLASH_CACHE_DISK", "LONGFLASH_DISK", ["LONGFLASH_DISK is no setting"])
     found(server, "/livez", "/alive", ["startupProbe asks /alive"])
     found(server, "8080", "8000", ["port 8000"])
-    found(server, "value: /var/cache/longflash", "value: /cache", ["LONGFLASH_CACHE_DIR is not"])
-    found(server, "mountPath: /var/cache", "mountPath: /cache", ["no volume"])
+    found(server, "value: /var/cache/longflash", "value: /cache", ["no volume is mounted where", "LONGFLASH_CACHE_DIR is not"])
+    found(server, "mountPath: /var/cache", "mountPath: /cache", ["no volume is mounted where", "no volume is mounted at"])
     found(server, "runAsUser: 65532", "runAsUser: 1000", ["runAsUser and fsGroup"])
     found(server, "enableServiceLinks: false", "enableServiceLinks: true", ["enableServiceLinks is not false"])
     found(server, '"120"', '"140"', ["terminationGracePeriodSeconds"])
@@ -208,6 +292,31 @@ def self_test():
     found(proxy, "retries 1", "retries 3", ["not in examples", "missing"])
     found(proxy, "GET uri /readyz", "GET uri /ready", ["not in examples", "missing", "asks no route"])
     found(proxy, "longflash-3 ", "longflash-9 ", ["longflash-9 is not longflash-3"])
+    test_references(found)
+    swapped = example.replace("longflash-1 127.0.0.1:8082", "longflash-1 127.0.0.1:8081")
+    source.expect("ports", check(has, files, swapped), ["servers are not longflash-0"])
+
+
+def test_references(found):
+    server, proxy, pod = "base/statefulset.yaml", "components/proxy/haproxy.cfg", "components/proxy/deployment.yaml"
+    found(server, "serviceName: longflash-replicas", "serviceName: longflash", ["longflash is no service"])
+    found(server, "kubernetes.io/name: longflash\n  template", "kubernetes.io/name: flash\n  template", ["has the name flash", "the selector"])
+    found(server, "port: http", "port: web", ["has a port web"])
+    found(server, "name: documents\n              mount", "name: texts\n              mount", ["there is no volume texts"])
+    found("base/services.yaml", "targetPort: http", "targetPort: web", ["has a port web"])
+    found("base/disruption.yaml", "kubernetes.io/name: longflash", "kubernetes.io/name: flash", ["has the name flash"])
+    found("components/keys/kustomization.yaml", "mountPath: /etc/longflash", "mountPath: /etc/long", ["where LONGFLASH_API_KEYS_FILE is"])
+    found("components/autoscaling/autoscaler.yaml", "kind: StatefulSet", "kind: Deployment", ["no Deployment longflash"])
+    found("components/autoscaling/autoscaler.yaml", "minReplicas: 3", "minReplicas: 9", ["minReplicas is more"])
+    found("components/proxy/network.yaml", "name: longflash-proxy\n  ports", "name: longflash\n  ports", ["selects longflash"])
+    found(pod, "name: longflash-proxy\n        - name: run", "name: proxy\n        - name: run", ["ConfigMap proxy"])
+    found(pod, "path: /readyz", "path: /livez", ["haproxy's monitor-uri"])
+    found(pod, "containerPort: 8080", "containerPort: 80", ["haproxy listens on 8080"])
+    found(pod, "value: longflash-replicas", "value: longflash", ["LONGFLASH_DOMAIN is that of longflash"])
+    found(proxy, "default-server check", "default-server", ["missing"])
+    last, first = (f"    http-request set-var(txn.document) {x}\n" for x in
+                   ("path,field(4,/),url_dec if { path_beg /v1/documents/ }", "req.hdr(x-document) if { req.hdr(x-document) -m found }"))
+    found(proxy, first + last, last + first, ["in another order"])
 
 
 def main():
