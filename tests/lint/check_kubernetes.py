@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """packaging/kubernetes says what the server has: settings are options of serve, probes ask routes, ports and paths are the image's,
-the autoscaler's metric is one of /metrics, a pod has the time that draining takes, and what a kustomization names is there. So is what one object names of
-another: pods by their labels, services, ports, volumes, folders. haproxy's rules are those of examples/replicas in their order, it
-listens where its pod says, and has a place for each server that may come.
+the autoscaler's metric is one of /metrics, a pod has the time that draining takes, and what a kustomization names is there. So is
+what one object names of another: pods by their labels, services, ports, volumes, folders. haproxy's rules are those of
+examples/replicas in their order, it listens where its pod says, and has a place for each server that may come.
 
 Whether Kubernetes takes the manifests is asked by tests/operations/run.py, with kubectl and kubernetes-validate."""
 import os

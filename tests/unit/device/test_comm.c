@@ -760,7 +760,7 @@ static long shared_kib(void)
     FILE *f = fopen("/proc/self/status", "r");
     assert_non_null(f);
     while (fgets(line, sizeof(line), f))
-        if (sscanf(line, "RssShmem: %ld kB", &kib) == 1) break;
+        if (strncmp(line, "RssShmem:", 9) == 0) kib = strtol(line + 9, NULL, 10);
     (void)fclose(f);
     return kib;
 }
