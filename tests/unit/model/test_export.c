@@ -1,6 +1,7 @@
 /* Checkpoints that are written again with quantized matrices: their tensors, their configuration, and that there is all
  * of it or nothing. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
@@ -22,6 +23,21 @@ struct fixture {
     struct lf_hparams hp;
     struct lf_err err;
 };
+
+/* The linker sends the program's calls here: a system that writes so many bytes at a time, and is interrupted. */
+static size_t most_at_once = SIZE_MAX;
+static int n_writes;
+ssize_t __real_pwrite(int fd, const void *bytes, size_t n, off_t offset);
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t offset);
+
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t offset)
+{
+    if (most_at_once < SIZE_MAX && n_writes++ % 5 == 3) {
+        errno = EINTR;
+        return -1;
+    }
+    return __real_pwrite(fd, bytes, LF_MIN(n, most_at_once), offset);
+}
 
 /* The same in several files. */
 static void write_shards(const struct model_dir *m, const struct temp_dir *d, int n_parts)
@@ -168,6 +184,14 @@ static void matrices_are_packed_and_others_stay(void **state)
         lf_tensor_set_close(&set);
         fixture_close(&f);
     }
+}
+
+static void writes_that_are_cut_short_go_on_where_they_were(void **state)
+{
+    most_at_once = 777;
+    matrices_are_packed_and_others_stay(state);
+    most_at_once = SIZE_MAX;
+    assert_true(n_writes > 100);
 }
 
 static void fp8_has_a_scale_for_each_row(void **state)
@@ -416,6 +440,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrices_are_packed_and_others_stay),
+        cmocka_unit_test(writes_that_are_cut_short_go_on_where_they_were),
         cmocka_unit_test(fp8_has_a_scale_for_each_row),
         cmocka_unit_test(the_configuration_gets_one_member_more),
         cmocka_unit_test(a_member_that_says_nothing_is_taken_over),
