@@ -303,8 +303,11 @@ static void heads_and_rows_that_do_not_divide_are_named_with_what_would(void **s
     read_config(&hp, &c);
     expect_refusal(&hp, 4, LF_INVALID, "it has 6 KV heads of model.layers.#.self_attn.k_proj; expected 1, 2, 3, 6, 12");
     lf_hparams_deinit(&hp);
-    config_set(&c, "num_attention_heads", "16");
     config_set(&c, "num_key_value_heads", "4");
+    read_config(&hp, &c);
+    expect_refusal(&hp, 6, LF_INVALID, "it has 4 KV heads of model.layers.#.self_attn.k_proj; expected 1, 2, 4, 12");
+    lf_hparams_deinit(&hp);
+    config_set(&c, "num_attention_heads", "16");
     read_config(&hp, &c);
     expect_refusal(&hp, 3, LF_INVALID, "expected 1, 2, 4, 8, 16");
     lf_hparams_deinit(&hp);
