@@ -148,7 +148,7 @@ static void ranks_that_have_loaded_say_nothing_of_one_that_has_not(void **state)
     char path[256], logged[4096];
     snprintf(path, sizeof(path), "%s/log", dir.path);
     assert_int_equal(lf_log_open(path, &err), LF_OK);
-    assert_int_equal(load(4, THE_LAST, &err), LF_IO);
+    assert_int_equal(load("tp=4", THE_LAST, &err), LF_IO);
     assert_int_equal(lf_log_open(NULL, &err), LF_OK);
     FILE *f = fopen(path, "r");
     assert_non_null(f);
@@ -164,7 +164,7 @@ static void loading_waits_for_the_slowest(void **state)
     (void)state;
     struct lf_err err = {0};
     is_late = true;
-    if (load(2, NOBODY, &err) != LF_OK) fail_msg("%s", err.message);
+    if (load("tp=2", NOBODY, &err) != LF_OK) fail_msg("%s", err.message);
     is_late = false;
 }
 
