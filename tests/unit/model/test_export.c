@@ -216,6 +216,34 @@ static void fp8_has_a_scale_for_each_row(void **state)
     fixture_close(&f);
 }
 
+/* A matrix is read and written a few MiB at a time. */
+static void matrices_of_several_reads_are_whole(void **state)
+{
+    (void)state;
+    enum { ROWS = 16512, COLUMNS = 64 }; /* more than 4 MiB of floats */
+    static uint8_t codes[ROWS * COLUMNS];
+    static float scales[ROWS];
+    struct fixture f;
+    struct lf_tensor_set set;
+    struct config_text c = config_llama();
+    struct model_dir m = model_dir_llama();
+    struct lf_format format = lf_quantize_format(LF_CODE_E4M3);
+    config_set(&c, "intermediate_size", "16512");
+    for (int i = 0; i < m.n; i++)
+        for (int k = 0; k < m.tensors[i].rank; k++)
+            if (m.tensors[i].shape[k] == 96) m.tensors[i].shape[k] = ROWS;
+    fixture_open(&f, &c, &m, 1);
+    if (export(&f, LF_CODE_E4M3) != LF_OK) fail_msg("%s", f.err.message);
+    if (lf_tensor_set_open(&set, f.out, &f.err) != LF_OK) fail_msg("%s", f.err.message);
+    quantized(&format, "model.layers.1.mlp.up_proj.weight", ROWS, COLUMNS, codes, scales);
+    uint8_t *have = bytes_of(&set, "model.layers.1.mlp.up_proj.weight", "F8_E4M3", 2, ROWS, COLUMNS);
+    assert_memory_equal(have, codes, sizeof(codes));
+    free(have);
+    check_scales(&set, "model.layers.1.mlp.up_proj", scales, ROWS, 1);
+    lf_tensor_set_close(&set);
+    fixture_close(&f);
+}
+
 static void check_group(struct lf_json_value q, const char *format, const char *strategy)
 {
     struct lf_json_value group = lf_json_get(lf_json_get(q, "config_groups"), "group_0");
@@ -440,6 +468,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrices_are_packed_and_others_stay),
+        cmocka_unit_test(matrices_of_several_reads_are_whole),
         cmocka_unit_test(writes_that_are_cut_short_go_on_where_they_were),
         cmocka_unit_test(fp8_has_a_scale_for_each_row),
         cmocka_unit_test(the_configuration_gets_one_member_more),
