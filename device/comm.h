@@ -5,8 +5,9 @@
  *
  *     all_reduce   y = residual + ((x₀ + x₁) + x₂) + …     the sum over ranks, to each
  *     all_gather   out = [x₀ x₁ x₂ …] of each row          all columns, to each
- *     lse_combine  out = Σ e^lseᵣ · xᵣ / Σ e^lseᵣ          attention of which each has some keys: its rows, or all, to
- * each broadcast    data of one rank, to all exchange     send and receive, each between two ranks
+ *     lse_combine  out = Σ e^lseᵣ · xᵣ / Σ e^lseᵣ          attention of which each has some keys: its rows, or all
+ *     broadcast    data of one rank, to all
+ *     exchange     send and receive, each between two ranks
  *
  * Order. Sums run over ranks from 0 on, whatever the size of the message and wherever a row stands in it. So a row's
  * bits depend on the split and on nothing else; a ring, which begins elsewhere for each piece, would not have that.

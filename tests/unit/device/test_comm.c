@@ -791,7 +791,7 @@ static void a_group_takes_what_it_says(void **state)
         if (before < 0) skip();
         start(&ranks, n, PATIENCE_MS, use_everything, NULL);
         join(&ranks);
-        double taken = 1024.0 * (double)(shared_kib() - before), said = (double)lf_comm_group_bytes(n);
+        double taken = 1024.0 * (double)(shared_kib() - before), said = (double)lf_comm_group_bytes(n, 1);
         end(&ranks);
         /* nobody uses a channel to itself */
         if (!(taken <= said + 32 * 1024 && taken > 0.75 * said))

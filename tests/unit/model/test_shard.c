@@ -400,7 +400,7 @@ static void expect_refused(struct lf_hparams *hp, void (*change)(struct lf_progr
     struct lf_err err = {0};
     struct lf_program p = program_of(hp, 0, 1);
     change(&p);
-    assert_int_equal(lf_pass_shard(&p, &(struct lf_split){1, 2}, "Made", &err), status);
+    assert_int_equal(lf_pass_shard(&p, &(struct lf_split){.rank = 1, .n_ranks = 2}, "Made", &err), status);
     if (!strstr(err.message, words)) fail_msg("\"%s\" does not say \"%s\"", err.message, words);
     lf_program_deinit(&p);
 }
