@@ -243,13 +243,14 @@ enum lf_status lf_tiers_create(struct lf_engine *e, struct lf_err *err)
     enum lf_status status;
     t->n_all = e->kv->pool.n_blocks + e->kv->slots.n_blocks * e->kv->states.slot_blocks;
     t->memory = t->disk = -1;
-    if (lf_pins_init(&t->pins, e->kv->pool.n_blocks) != LF_OK)
-        return lf_fail(err, LF_NO_MEMORY, "no memory for a table of pins");
-    if ((!e->opts.disk && e->opts.memory_bytes == 0) || !e->kv->prefix) return LF_OK;
-    if (e->kv->block_tokens != LF_KV_BLOCK_TOKENS)
+    bool has_tiers = (e->opts.disk || e->opts.memory_bytes > 0) && e->kv->prefix;
+    if (has_tiers && e->kv->block_tokens != LF_KV_BLOCK_TOKENS)
         return lf_fail(err, LF_UNSUPPORTED,
                        "blocks of %d tokens, of contexts that are divided, are not kept below the cache",
                        e->kv->block_tokens);
+    if (lf_pins_init(&t->pins, e->kv->pool.n_blocks) != LF_OK)
+        return lf_fail(err, LF_NO_MEMORY, "no memory for a table of pins");
+    if (!has_tiers) return LF_OK;
     bool may_meet = lf_device_info(e->kv->dev)->is_host || e->opts.may_meet;
     e->sched.opts.below =
         (struct lf_restore_source){.find = find_below, .ctx = t, .may_meet = may_meet, .block_ns = {1, 1}};
