@@ -1,126 +1,14 @@
-/* Ranks as threads. What a collective must leave is computed by each rank alone, in plain C, from what it knows that
- * the others bring. */
-#include "tests/support/test.h"
+/* Collectives of ranks that are threads; what ends them, and messages. */
+#include "tests/unit/device/comm_ranks.h"
 
-#include <math.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "core/check.h"
 #include "core/clock.h"
-#include "core/mix.h"
-#include "device/comm.h"
 #include "device/comm_impl.h"
-
-/* SHORT_MS: a timeout that is to pass, and that a rank which others keep from running does not reach. */
-enum { MOST_RANKS = 8, PATIENCE_MS = 60 * 1000, SHORT_MS = 1000, MOST_FLOATS = 100 * 1000 };
-
-struct rank {
-    struct lf_comm *comm;
-    int rank, n_ranks;
-    void *ctx;
-    void (*run)(struct rank *rank);
-    pthread_t thread;
-    pthread_barrier_t *all_run;
-    struct lf_err err; /* after run */
-    enum lf_status status;
-};
-
-static void *rank_main(void *arg)
-{
-    struct rank *r = arg;
-    (void)pthread_barrier_wait(r->all_run); /* what time it takes to start them is nobody's fault */
-    r->run(r);
-    r->status = lf_comm_check(r->comm, &r->err);
-    return NULL;
-}
-
-struct ranks {
-    struct lf_comm_group *group;
-    struct rank of[MOST_RANKS];
-    pthread_barrier_t all_run;
-    int n;
-};
-
-static void start(struct ranks *ranks, int n, int timeout_ms, void (*run)(struct rank *rank), void *ctx)
-{
-    struct lf_err err;
-    memset(ranks, 0, sizeof(*ranks));
-    ranks->n = n;
-    if (lf_comm_group_create(&ranks->group, n, timeout_ms, &err) != LF_OK) fail_msg("%s", err.message);
-    assert_int_equal(pthread_barrier_init(&ranks->all_run, NULL, (unsigned)n), 0);
-    for (int i = 0; i < n; i++) {
-        struct rank *r = &ranks->of[i];
-        *r = (struct rank){.rank = i, .n_ranks = n, .run = run, .ctx = ctx, .all_run = &ranks->all_run};
-        assert_int_equal(lf_comm_create(&r->comm, ranks->group, i, &err), LF_OK);
-    }
-    for (int i = 0; i < n; i++)
-        assert_int_equal(pthread_create(&ranks->of[i].thread, NULL, rank_main, &ranks->of[i]), 0);
-}
-
-static void join(struct ranks *ranks)
-{
-    for (int i = 0; i < ranks->n; i++) assert_int_equal(pthread_join(ranks->of[i].thread, NULL), 0);
-}
-
-static void end(struct ranks *ranks)
-{
-    for (int i = 0; i < ranks->n; i++) lf_comm_destroy(ranks->of[i].comm);
-    lf_comm_group_destroy(ranks->group);
-    (void)pthread_barrier_destroy(&ranks->all_run);
-}
-
-static void run_all(int n, void (*run)(struct rank *rank), void *ctx)
-{
-    struct ranks ranks;
-    start(&ranks, n, PATIENCE_MS, run, ctx);
-    join(&ranks);
-    for (int i = 0; i < n; i++)
-        if (ranks.of[i].status != LF_OK) fail_msg("rank %d: %s", i, ranks.of[i].err.message);
-    end(&ranks);
-}
-
-/* A number that everybody knows: of element i that a rank brings to message `message`. Sums of such round. */
-static float brought(int rank, int message, size_t i)
-{
-    uint64_t bits = lf_random64((uint64_t)message << 8 | (uint64_t)rank, i);
-    return (float)((double)(int64_t)bits * 0x1p-63) * (float)(1 << (bits % 12));
-}
-
-/* None, one, and some on both sides of a slot's and a piece's size. */
-static size_t size_of(int message)
-{
-    uint64_t random = lf_random64(99, (uint64_t)message);
-    return message % 7 == 0 ? (size_t)(message % 3) : (size_t)(random % (message % 3 == 0 ? MOST_FLOATS : 3000));
-}
-
-static void fill(float *x, int rank, int message, size_t n)
-{
-    for (size_t i = 0; i < n; i++) x[i] = brought(rank, message, i);
-}
-
-static void check_all_reduce(struct rank *r, int message, float *x, float *y)
-{
-    size_t n = size_of(message);
-    bool in_place = message % 2 == 0, has_residual = message % 3 == 1;
-    fill(x, r->rank, message, n);
-    for (size_t i = 0; i < n; i++) y[i] = brought(MOST_RANKS, message, i);
-    struct lf_all_reduce_params p = {.y = in_place ? x : y, .x = x, .residual = has_residual ? y : NULL, .n = n};
-    lf_comm_all_reduce(r->comm, &p);
-    for (size_t i = 0; i < n; i++) {
-        float sum = brought(0, message, i);
-        for (int k = 1; k < r->n_ranks; k++) sum += brought(k, message, i);
-        if (has_residual) sum = brought(MOST_RANKS, message, i) + sum;
-        if (memcmp(&p.y[i], &sum, sizeof(sum)) != 0)
-            fail_msg("%d ranks, %zu floats: element %zu is %a, expected %a", r->n_ranks, n, i, (double)p.y[i],
-                     (double)sum);
-    }
-}
 
 static void check_broadcast(struct rank *r, int message, float *x)
 {
@@ -129,25 +17,6 @@ static void check_broadcast(struct rank *r, int message, float *x)
     if (r->rank == root) fill(x, root, message, n);
     lf_comm_broadcast(r->comm, root, x, n * sizeof(float));
     for (size_t i = 0; i < n; i++) assert_true(x[i] == brought(root, message, i));
-}
-
-/* Columns of ranks differ in width, and one may have none. */
-static void check_all_gather(struct rank *r, int message, float *x, float *y)
-{
-    size_t first[MOST_RANKS + 1] = {0}, n_rows = 1 + (size_t)message % 5, n_columns = size_of(message) / 8, widths[8];
-    for (int k = 0; k < r->n_ranks; k++) {
-        int share = (message % 3 == 0 ? r->n_ranks - 1 - k : k) + message % 2; /* the first or the last has most */
-        widths[k] = n_columns * (size_t)share / (size_t)r->n_ranks;
-        first[k + 1] = first[k] + widths[k] * sizeof(float);
-    }
-    fill(x, r->rank, message, n_rows * widths[r->rank]);
-    size_t n_all = first[r->n_ranks] / sizeof(float);
-    struct lf_all_gather_params p = {.out = y, .x = x, .first = first, .n_rows = (int)n_rows};
-    lf_comm_all_gather(r->comm, &p);
-    for (size_t row = 0; row < n_rows; row++)
-        for (int k = 0; k < r->n_ranks; k++)
-            for (size_t i = 0; i < widths[k]; i++)
-                assert_true(y[row * n_all + first[k] / sizeof(float) + i] == brought(k, message, row * widths[k] + i));
 }
 
 /* Round the ring, by message % n places; or from one rank to another alone. */
@@ -178,61 +47,6 @@ static void check_message(struct rank *r, int message, float *x)
     if (lf_comm_hear(r->comm, x, MOST_FLOATS * sizeof(float), &bytes, &err) != LF_OK) fail_msg("%s", err.message);
     assert_int_equal(bytes, n * sizeof(float));
     for (size_t i = 0; i < n; i++) assert_true(x[i] == brought(0, message, i));
-}
-
-/* Heads of rows of which some ranks, or all, have seen no key: what they bring is not to be looked at. */
-static float lse_of(int rank, int message, size_t head)
-{
-    uint64_t bits = lf_random64(31 + (uint64_t)rank, (uint64_t)message << 32 | head);
-    return bits % 3 == 0 || head % 11 == 5 ? -INFINITY : (float)(bits % 1000) / 20 - 25;
-}
-
-static float part_of(int rank, int message, size_t head, size_t i)
-{
-    return lse_of(rank, message, head) == -INFINITY ? NAN : brought(rank, message, head * 1000 + i) / 1000;
-}
-
-static void expect_combined(const struct rank *r, int message, size_t head, size_t i, float got)
-{
-    double most = -INFINITY, sum = 0, out = 0;
-    for (int k = 0; k < r->n_ranks; k++) most = fmax(most, (double)lse_of(k, message, head));
-    for (int k = 0; k < r->n_ranks; k++) {
-        if (lse_of(k, message, head) == -INFINITY) continue;
-        double weight = exp((double)lse_of(k, message, head) - most);
-        sum += weight;
-        out += weight * (double)part_of(k, message, head, i);
-    }
-    double expected = sum > 0 ? out / sum : 0;
-    if (!(fabs((double)got - expected) <= 1e-6 * LF_MAX(fabs(expected), 1)))
-        fail_msg("message %d, head %zu, channel %zu: %g, expected %g", message, head, i, (double)got, expected);
-}
-
-/* Each rank's rows, of which it may get none, have the bits that they have where each gets all. */
-static void check_lse_combine(struct rank *r, int message, float *x, float *y)
-{
-    int n_heads = 1 + message % 4, dim = 1 + message % 130, n_rows = (int)(lf_random64(98, (uint64_t)message) % 120);
-    int first[MOST_RANKS + 1] = {0};
-    size_t n = (size_t)n_rows * (size_t)n_heads, width = (size_t)dim;
-    for (int k = 1; k < r->n_ranks; k++) first[k] = n_rows * (message % 2 ? k : k / 2 * 2) / r->n_ranks;
-    first[r->n_ranks] = n_rows;
-    float *lse = malloc((n + 1) * sizeof(*lse)), *own = malloc((n * width + 1) * sizeof(*own));
-    assert_true(lse && own && n * width <= MOST_FLOATS);
-    for (size_t head = 0; head < n; head++) {
-        lse[head] = lse_of(r->rank, message, head);
-        for (size_t i = 0; i < width; i++) x[head * width + i] = part_of(r->rank, message, head, i);
-    }
-    struct lf_lse_combine_params p = {.out = y, .x = x, .lse = lse, .n_rows = n_rows, .n_heads = n_heads, .dim = dim};
-    lf_comm_lse_combine(r->comm, &p);
-    for (size_t head = 0; head < n; head++)
-        for (size_t i = 0; i < width; i++) expect_combined(r, message, head, i, y[head * width + i]);
-    p.out = own;
-    p.first = first;
-    lf_comm_lse_combine(r->comm, &p);
-    size_t begin = (size_t)first[r->rank] * (size_t)n_heads * width,
-           end = (size_t)first[r->rank + 1] * (size_t)n_heads * width;
-    assert_memory_equal(own, y + begin, (end - begin) * sizeof(float));
-    free(lse);
-    free(own);
 }
 
 static void all_kinds(struct rank *r)
@@ -273,68 +87,6 @@ static void every_collective_leaves_what_plain_c_does(void **state)
     (void)state;
     int n_messages = 150;
     for (int n = 1; n <= MOST_RANKS; n++) run_all(n, all_kinds, &n_messages);
-}
-
-/* ---- rows and columns of ranks ---- */
-
-/* This rank among those of its row, or of its column; *line: which of them that is. */
-static struct rank rank_along(const struct rank *r, enum lf_comm_axis axis, int n_columns, int *line)
-{
-    struct rank of = *r;
-    assert_int_equal(lf_comm_along(&of.comm, r->comm, axis, n_columns, NULL), LF_OK);
-    of.rank = lf_comm_rank(of.comm);
-    of.n_ranks = lf_comm_n_ranks(of.comm);
-    *line = axis == LF_COMM_ROW ? r->rank / n_columns : r->rank % n_columns;
-    return of;
-}
-
-/* Now along one axis, now along the other, now among all; each line has messages of its own. */
-static void along_both_axes(struct rank *r)
-{
-    int n_columns = *(const int *)r->ctx, lines[LF_COMM_AXES_N] = {0};
-    float *x = malloc(MOST_FLOATS * sizeof(*x)), *y = malloc((size_t)MOST_FLOATS * MOST_RANKS * sizeof(*y));
-    struct rank of[LF_COMM_AXES_N] = {[LF_COMM_ALL] = *r};
-    assert_true(x && y);
-    of[LF_COMM_ROW] = rank_along(r, LF_COMM_ROW, n_columns, &lines[LF_COMM_ROW]);
-    of[LF_COMM_COLUMN] = rank_along(r, LF_COMM_COLUMN, n_columns, &lines[LF_COMM_COLUMN]);
-    assert_int_equal(of[LF_COMM_ROW].n_ranks, n_columns);
-    assert_int_equal(of[LF_COMM_COLUMN].rank * n_columns + of[LF_COMM_ROW].rank, r->rank);
-    for (int i = 0; i < 60; i++) {
-        int axis = (int)(lf_random64(8, (uint64_t)i) % LF_COMM_AXES_N), message = i + 1000 * lines[axis];
-        switch (lf_random64(9, (uint64_t)message) % 3) {
-        case 0:
-            check_all_gather(&of[axis], message, x, y);
-            break;
-        case 1:
-            check_all_reduce(&of[axis], message, x, y);
-            break;
-        default:
-            check_lse_combine(&of[axis], message, x, y);
-        }
-    }
-    lf_comm_destroy(of[LF_COMM_ROW].comm);
-    lf_comm_destroy(of[LF_COMM_COLUMN].comm);
-    free(x);
-    free(y);
-}
-
-static void collectives_of_rows_and_columns_are_theirs_alone(void **state)
-{
-    (void)state;
-    for (int n = 1; n <= MOST_RANKS; n++)
-        for (int n_columns = 1; n_columns <= n; n_columns++)
-            if (n % n_columns == 0) run_all(n, along_both_axes, &n_columns);
-}
-
-/* The last rank does not come to its column's meeting; then nobody comes to that of the rows. */
-static void wait_in_column(struct rank *r)
-{
-    int line;
-    struct rank column = rank_along(r, LF_COMM_COLUMN, 2, &line), row = rank_along(r, LF_COMM_ROW, 2, &line);
-    if (r->rank < 3) lf_comm_barrier(column.comm);
-    if (r->rank < 3) lf_comm_barrier(row.comm);
-    lf_comm_destroy(column.comm);
-    lf_comm_destroy(row.comm);
 }
 
 /* A barrier is one: nobody is through who has not been preceded by all. */
@@ -725,19 +477,6 @@ static void a_message_that_is_too_long_is_none(void **state)
     end(&ranks);
 }
 
-static void a_rank_that_is_missed_in_its_column_ends_all(void **state)
-{
-    (void)state;
-    struct ranks ranks;
-    start(&ranks, 4, SHORT_MS, wait_in_column, NULL);
-    join(&ranks);
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(ranks.of[i].status, LF_DEVICE);
-        assert_non_null(strstr(ranks.of[i].err.message, " waited 1000 ms for rank 3, in a barrier"));
-    }
-    end(&ranks);
-}
-
 static void numbers_of_ranks_out_of_range_are_refused(void **state)
 {
     (void)state;
@@ -803,7 +542,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_collective_leaves_what_plain_c_does),
-        cmocka_unit_test(collectives_of_rows_and_columns_are_theirs_alone),
         cmocka_unit_test(nobody_passes_a_barrier_before_all_have_come),
         cmocka_unit_test(a_meeting_waits_for_a_rank_longer_than_anything_else),
         cmocka_unit_test(an_abort_ends_a_meeting),
@@ -818,7 +556,6 @@ int main(void)
         cmocka_unit_test(time_in_which_the_process_is_stopped_is_no_rank_s_fault),
         cmocka_unit_test(a_message_may_fill_the_room),
         cmocka_unit_test(a_message_that_is_too_long_is_none),
-        cmocka_unit_test(a_rank_that_is_missed_in_its_column_ends_all),
         cmocka_unit_test(numbers_of_ranks_out_of_range_are_refused),
         cmocka_unit_test(a_group_takes_what_it_says),
     };
