@@ -240,7 +240,11 @@ static float *append_on_cpu(const struct step *st, struct lf_kv_view *kv)
         const struct seq *q = &st->seqs[i];
         for (int r = 0; r < q->n_rows; r++) {
             int pos = q->kv_len - q->n_rows + r;
-            struct lf_rope_run run = {q->first_row + r, 1, pos, q->blocks[pos / LF_KV_BLOCK_TOKENS]};
+            struct lf_rope_run run = {.row = q->first_row + r,
+                                      .n = 1,
+                                      .pos = pos,
+                                      .block = q->blocks[pos / LF_KV_BLOCK_TOKENS],
+                                      .is_kept = true};
             lf_rope_rows_c(&p, &run);
         }
     }

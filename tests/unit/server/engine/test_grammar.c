@@ -420,7 +420,7 @@ static void a_place_that_cannot_be_passed_is_the_same_with_proposals(void **stat
 {
     struct engine_rig *f = *state;
     static const char text[] = "{\"a\":{\"b\":17}";
-    int32_t prompt[20], prediction[sizeof text - 1];
+    int32_t prompt[20] = {0}, prediction[sizeof text - 1];
     struct lf_gen_params p = params_under(NULL, prompt, 20, 150);
     int n_accepted = 0;
     for (size_t i = 0; i < sizeof text - 1; i++) prediction[i] = text[i] - ' ';
