@@ -170,7 +170,7 @@ static const struct {
     {{"plan", "--gpu-sms", "132"}, "--gpu-memory is not given"},
     {{"plan", "--gpus", "4"}, "--gpu-memory is not given"},
     {{"plan", "--gpus", "9", "--gpu-memory", "80G"}, "--gpus: expected a whole number from 0 to 8"},
-    {{"plan", "--parallel", "automatic"}, "expected auto, or tp=N"},
+    {{"plan", "--parallel", "automatic"}, "expected auto, tp=N, cp=M"},
     {{"serve", "--gpu-memory", "80G"}, "no such option"},
     {{"plan", "--model", "/nonexistent"}, "/nonexistent"},
     {{"run"}, "expected a question"},
