@@ -71,7 +71,7 @@ class KeptDocuments(unittest.TestCase):
         self.assertEqual(server.stop(), 0)
         (identity,) = [name for name in os.listdir(self.dir) if len(name) == 64]
         with open(os.path.join(self.dir, identity, "speed")) as f:  # for the first prompt of the next process
-            self.assertRegex(f.read(), r"^LFspeed1( \S+){7} [0-9a-f]{16}\n$")
+            self.assertRegex(f.read(), r"^LFspeed1( \S+){9} [0-9a-f]{16}\n$")
         time.sleep(1.1)
         r = self.run_about("@a", "What is this about?")
         self.assertEqual(r.returncode, 0, r.stderr)
