@@ -127,15 +127,18 @@ struct lf_attn_cuda_args {
     /* Prefill tiles of several parts, like combine; the host knows how many. */
     const struct lf_attn_cuda_combine *combine_prefill;
     int32_t n_combine_prefill;
-    int32_t fp8_page_bytes; /* of a page of FP8 (kv_fp8.cuh); 0: pages are in the type of q */
+    int32_t fp8_page_bytes;       /* of a page of FP8 (kv_fp8.cuh); 0: pages are in the type of q */
+    int32_t stripe_idx, stripe_n; /* which tokens the pages have; stripe_n at most 1: all */
 };
 
 /* Launchers. Each puts its kernel into the stream (a cudaStream_t) and returns a cudaError_t, 0 for success; none
  * allocates, synchronizes or reads device memory, so all can be captured. `_supports` says which head_dim a launcher
  * takes; `_setup` is called once per process and device before the first launch, outside of any capture (function
- * attributes, driver entry points). */
+ * attributes, driver entry points). Over a stripe of contexts (args.stripe_n > 1) activations are bf16, and it is
+ * `_stripe_setup` that is called; launchers of prefill and for wide heads take either. */
 bool lf_attn_prefill_sm90_supports(int head_dim);
 int lf_attn_prefill_sm90_setup(void);
+int lf_attn_prefill_sm90_stripe_setup(void);
 int lf_attn_prefill_sm90(const struct lf_attn_cuda_args *args, void *stream);
 /* Scratch in which a CTA keeps the combined result of the splits (decode: groups) it has done while it computes the
  * next. */
@@ -143,6 +146,7 @@ size_t lf_attn_prefill_sm90_scratch_bytes(int head_dim, int n_sms);
 
 bool lf_attn_prefill_mma_supports(int head_dim); /* portable: sm_80 and later */
 int lf_attn_prefill_mma_setup(void);
+int lf_attn_prefill_mma_stripe_setup(void);
 int lf_attn_prefill_mma(const struct lf_attn_cuda_args *args, void *stream);
 size_t lf_attn_prefill_mma_scratch_bytes(int head_dim, int n_sms); /* of its own `scratch` */
 
@@ -155,9 +159,14 @@ size_t lf_attn_decode_mma_scratch_bytes(int head_dim, int n_sms); /* of its own 
 int lf_attn_decode_fp8_setup(void);
 int lf_attn_decode_fp8(const struct lf_attn_cuda_args *args, void *stream);
 
+/* attn_decode_stripe.cu: the same over a stripe of contexts, of either cache, with the same scratch. */
+int lf_attn_decode_stripe_setup(bool fp8);
+int lf_attn_decode_stripe(const struct lf_attn_cuda_args *args, void *stream);
+
 /* attn_wide.cu: both kinds, for heads that the others have no room for. Portable: sm_80 and later. */
 bool lf_attn_wide_supports(int head_dim);
 int lf_attn_wide_setup(void);
+int lf_attn_wide_stripe_setup(void);
 int lf_attn_prefill_wide(const struct lf_attn_cuda_args *args, void *stream);
 int lf_attn_decode_wide(const struct lf_attn_cuda_args *args, void *stream);
 size_t lf_attn_wide_scratch_bytes(int head_dim, int n_sms); /* of its own `scratch` */
