@@ -82,7 +82,7 @@ static int wave_pages(const struct lf_attn_shape *shape)
     if (shape->stripe.n > 1) seen = seen / shape->stripe.n + LF_KV_BLOCK_TOKENS;
     seen += LF_ATTN_PREFILL_SPLIT_STEP;
     if (shape->max_window > 0) n = LF_MIN(n, seen);
-    return div_up((int)n, LF_KV_BLOCK_TOKENS);
+    return LF_MAX(1, div_up((int)n, LF_KV_BLOCK_TOKENS));
 }
 
 void lf_attn_map_caps(struct lf_attn_map_caps *out, const struct lf_attn_shape *shape, int n_sms)
@@ -94,7 +94,7 @@ void lf_attn_map_caps(struct lf_attn_map_caps *out, const struct lf_attn_shape *
     int split_tasks = SPLIT_TASKS * n_sms;
     *out = (struct lf_attn_map_caps){
         .n_seqs = shape->max_seqs,
-        .n_tables = shape->max_seqs * n_pages(shape->stripe, shape->max_kv_len),
+        .n_tables = shape->max_seqs * LF_MAX(1, n_pages(shape->stripe, shape->max_kv_len)),
         .n_prefill = prefill_tiles * shape->n_kv_heads + split_tasks,
         .n_partial_rows = split_tasks * LF_ATTN_PREFILL_ROWS,
         .n_wave_pages = wave_pages(shape),
