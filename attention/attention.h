@@ -64,7 +64,7 @@ struct lf_attn_kind {
 struct lf_attn_params {
     void *out;     /* [T, n_heads, head_dim], act_dtype */
     const void *q; /* [T, n_heads, head_dim], act_dtype, after RoPE */
-    float *lse;    /* [T, n_heads] natural log of the denominator of out, or NULL. (On a GPU without the sinks' part) */
+    float *lse;    /* [T, n_heads] natural log of the denominator of out, or NULL */
     const struct lf_kv_view *kv;
     int layer;
     float scale;        /* usually 1/√head_dim */

@@ -31,19 +31,18 @@ LF_GPU_FN float attn_combine_o(combine_factors j, float a_o, float b_o)
     return __fmaf_rn(b_o, j.scale_b, __fmul_rn(a_o, j.scale_a));
 }
 
-/* What a row's o is multiplied by in the end, and the log-sum-exp (natural) of its scores. `sink` adds e^*sink to the
- * denominator, not to lse. A row without keys has factor 0 and lse -inf. */
+/* What a row's o is multiplied by in the end, and the natural logarithm of the denominator, to which `sink` adds
+ * e^*sink. A row without keys has factor 0, and lse -inf or the sink. */
 struct finish_factors {
     float factor, lse;
 };
 
 LF_GPU_FN finish_factors attn_finish(float m, float l, const float *sink)
 {
-    if (l == 0.0f) return {0.0f, -INFINITY};
-    float lse = __fmul_rn(m + log2f(l), LF_ATTN_LN2);
-    if (!sink) return {__fdiv_rn(1.0f, l), lse};
-    combine_factors j = attn_combine(m, l, __fmul_rn(*sink, LF_ATTN_LOG2E), 1.0f);
-    return {__fdiv_rn(j.scale_a, j.l), lse};
+    if (l == 0.0f) return {0.0f, sink ? *sink : -INFINITY};
+    combine_factors j = {m, l, 1.0f, 0.0f};
+    if (sink) j = attn_combine(m, l, __fmul_rn(*sink, LF_ATTN_LOG2E), 1.0f);
+    return {__fdiv_rn(j.scale_a, j.l), __fmul_rn(j.m + log2f(j.l), LF_ATTN_LN2)};
 }
 
 #endif

@@ -89,10 +89,10 @@ static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_s
 static enum lf_status check(const struct lf_attn_shape *shape, const struct lf_device_info *info, struct lf_err *err)
 {
     int group = shape->n_heads / shape->n_kv_heads;
-    if (shape->stripe.n > 1)
+    if (shape->stripe.n > 1 && info->act_dtype != LF_BF16)
         return lf_fail(err, LF_UNSUPPORTED,
-                       "attention on a GPU: stripe %d of %d; contexts are not divided over GPUs yet", shape->stripe.idx,
-                       shape->stripe.n);
+                       "attention on a GPU: stripe %d of %d with activations of type %s; contexts are divided with %s",
+                       shape->stripe.idx, shape->stripe.n, lf_dtype_name(info->act_dtype), lf_dtype_name(LF_BF16));
     if (!lf_attn_decode_mma_supports(shape->head_dim) && !lf_attn_wide_supports(shape->head_dim))
         return lf_fail(err, LF_UNSUPPORTED, "attention on a GPU: head_dim %d; expected a multiple of 8 from 8 to %d",
                        shape->head_dim, (int)LF_ATTN_CUDA_HEAD_DIM);
@@ -118,29 +118,40 @@ static uint64_t workspace_bytes(const struct lf_attn_shape *shape, const struct 
     return l.total;
 }
 
+static void choose_decode(struct attn_cuda *a, struct lf_device *dev, const struct lf_attn_shape *shape)
+{
+    bool fp8 = shape->kv_dtype == LF_E4M3;
+    if (shape->stripe.n > 1) {
+        a->decode = lf_attn_decode_stripe;
+        lf_cuda_check(dev, lf_attn_decode_stripe_setup(fp8), "attention's decode kernel");
+    } else {
+        a->decode = fp8 ? lf_attn_decode_fp8 : lf_attn_decode_mma;
+        lf_cuda_check(dev, fp8 ? lf_attn_decode_fp8_setup() : lf_attn_decode_mma_setup(), "attention's decode kernel");
+    }
+}
+
 /* Chooses the kernels and has them loaded. */
 static enum lf_status choose_kernels(struct attn_cuda *a, struct lf_device *dev, const struct lf_attn_shape *shape,
                                      struct lf_err *err)
 {
     int head_dim = shape->head_dim;
+    bool striped = shape->stripe.n > 1;
     if (lf_attn_wide_supports(head_dim)) {
         a->prefill = lf_attn_prefill_wide;
         a->decode = lf_attn_decode_wide;
-        lf_cuda_check(dev, lf_attn_wide_setup(), "attention's kernel");
+        lf_cuda_check(dev, striped ? lf_attn_wide_stripe_setup() : lf_attn_wide_setup(), "attention's kernel");
     } else if (lf_device_info(dev)->sm == 90 && lf_attn_prefill_sm90_supports(head_dim)) {
         a->prefill = lf_attn_prefill_sm90;
-        lf_cuda_check(dev, lf_attn_prefill_sm90_setup(), "attention's prefill kernel");
+        lf_cuda_check(dev, striped ? lf_attn_prefill_sm90_stripe_setup() : lf_attn_prefill_sm90_setup(),
+                      "attention's prefill kernel");
     } else {
         a->prefill = lf_attn_prefill_mma;
-        lf_cuda_check(dev, lf_attn_prefill_mma_setup(), "attention's prefill kernel");
+        lf_cuda_check(dev, striped ? lf_attn_prefill_mma_stripe_setup() : lf_attn_prefill_mma_setup(),
+                      "attention's prefill kernel");
     }
-    if (!a->decode) {
-        bool fp8 = shape->kv_dtype == LF_E4M3;
-        a->decode = fp8 ? lf_attn_decode_fp8 : lf_attn_decode_mma;
-        lf_cuda_check(dev, fp8 ? lf_attn_decode_fp8_setup() : lf_attn_decode_mma_setup(), "attention's decode kernel");
-    }
+    if (!a->decode) choose_decode(a, dev, shape);
     lf_cuda_check(dev, lf_attn_combine_prefill_setup(), "attention's combine kernel");
-    lf_cuda_check(dev, lf_rope_append_cuda_setup(), "RoPE's kernel");
+    lf_cuda_check(dev, striped ? lf_rope_append_cuda_stripe_setup() : lf_rope_append_cuda_setup(), "RoPE's kernel");
     lf_cuda_check(dev, lf_qkv_cuda_setup(&a->has_qkv), "RoPE's kernel");
     lf_cuda_check(dev, lf_attn_combine_decode_setup(), "attention's combine kernel");
     if (a->expands) lf_cuda_check(dev, lf_attn_expand_setup(), "attention's kernel for FP8");
@@ -303,6 +314,8 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int schedule_
         .overlaps = lf_cuda_overlaps(a->base.dev),
         .combine_prefill = (const struct lf_attn_cuda_combine *)part(a, schedule_idx, l->combine) + n->n_combine,
         .n_combine_prefill = a->n_combine_prefill[schedule_idx],
+        .stripe_idx = shape->stripe.idx,
+        .stripe_n = shape->stripe.n,
     };
 }
 
@@ -394,6 +407,8 @@ static struct lf_rope_cuda_args rope_args_of(const struct attn_cuda *a, const st
         .fp8_page_bytes = fp8_page_bytes(p->kv),
         .fp16 = a->fp16,
         .overlaps = lf_cuda_overlaps(a->base.dev),
+        .stripe_idx = a->base.shape.stripe.idx,
+        .stripe_n = a->base.shape.stripe.n,
     };
 }
 

@@ -28,6 +28,11 @@
  * float. One that saw no key has m = -inf, l = 0, o = 0. Combining a (left) with b: m = max(a.m, b.m), each side's l
  * and o scaled by 2^(its m - m), fused as fma(b, scale_b, a · scale_a); a side with l = 0 changes nothing.
  *
+ * Stripes. Where contexts are divided (kv_view.h) keys, splits and what of either is in these lists are counted among
+ * those of the stripe (attn_stripe.h), a prefill row's splits by its position divided by how many stripes there are;
+ * kv_len, n_tokens and windows are of the sequence. Who sees a key is asked of its position: a kernel's template
+ * parameter STRIPED says whether that is another number (attn_stripe.cuh).
+ *
  * Pages hold [64 tokens][head_dim] elements, K and V alike (LF_KV_ROWS order, see kv_view.h). Slots at or past kv_len
  * may hold NaN: their scores are selected away and their V rows must be set to zero before PV.
  *
@@ -69,7 +74,7 @@ struct lf_attn_cuda_seq {
     int32_t table;       /* where its table begins in tables[]: less than 0 where what is before a window is left out */
     int32_t first_token; /* of its new ones among the step's */
     int32_t n_tokens;    /* new tokens */
-    int32_t kv_len;      /* keys, the new ones included */
+    int32_t kv_len;      /* tokens, the new ones included */
 };
 
 /* A tile of packed query rows of one KV head over keys key_lo .. key_hi - 1; key_lo is a split's start (with a window:
@@ -86,7 +91,7 @@ struct lf_attn_cuda_task {
 };
 
 /* The parts of a tile: part s of row i is partial row slot + s · n_rows + i. The first n_first parts are the
- * first group, every n_group behind them the next, the last of fewer. */
+ * first group, every n_group behind them the next, the last of fewer. A tile without keys, of a stripe, has none. */
 struct lf_attn_cuda_combine {
     int32_t seq_idx, kv_head;
     int32_t row, n_rows;
@@ -103,7 +108,7 @@ struct lf_attn_cuda_counts { /* device memory */
 struct lf_attn_cuda_args {
     void *out;     /* [n_tokens, n_heads, head_dim] */
     const void *q; /* [n_tokens, n_heads, head_dim], n_tokens is the capacity of the tensor, not the step's count */
-    float *lse;    /* [n_tokens, n_heads] natural log, or NULL */
+    float *lse;    /* [n_tokens, n_heads] natural log of the denominator, or NULL */
     const float *sinks; /* [n_heads] or NULL: e^sink joins the denominator, in the final write only */
     const void *kv;     /* block 0 */
     int64_t n_blocks;
@@ -127,15 +132,18 @@ struct lf_attn_cuda_args {
     /* Prefill tiles of several parts, like combine; the host knows how many. */
     const struct lf_attn_cuda_combine *combine_prefill;
     int32_t n_combine_prefill;
-    int32_t fp8_page_bytes; /* of a page of FP8 (kv_fp8.cuh); 0: pages are in the type of q */
+    int32_t fp8_page_bytes;       /* of a page of FP8 (kv_fp8.cuh); 0: pages are in the type of q */
+    int32_t stripe_idx, stripe_n; /* which tokens the pages have; stripe_n at most 1: all */
 };
 
 /* Launchers. Each puts its kernel into the stream (a cudaStream_t) and returns a cudaError_t, 0 for success; none
  * allocates, synchronizes or reads device memory, so all can be captured. `_supports` says which head_dim a launcher
  * takes; `_setup` is called once per process and device before the first launch, outside of any capture (function
- * attributes, driver entry points). */
+ * attributes, driver entry points). Over a stripe of contexts (args.stripe_n > 1) activations are bf16, and it is
+ * `_stripe_setup` that is called; launchers of prefill and for wide heads take either. */
 bool lf_attn_prefill_sm90_supports(int head_dim);
 int lf_attn_prefill_sm90_setup(void);
+int lf_attn_prefill_sm90_stripe_setup(void);
 int lf_attn_prefill_sm90(const struct lf_attn_cuda_args *args, void *stream);
 /* Scratch in which a CTA keeps the combined result of the splits (decode: groups) it has done while it computes the
  * next. */
@@ -143,6 +151,7 @@ size_t lf_attn_prefill_sm90_scratch_bytes(int head_dim, int n_sms);
 
 bool lf_attn_prefill_mma_supports(int head_dim); /* portable: sm_80 and later */
 int lf_attn_prefill_mma_setup(void);
+int lf_attn_prefill_mma_stripe_setup(void);
 int lf_attn_prefill_mma(const struct lf_attn_cuda_args *args, void *stream);
 size_t lf_attn_prefill_mma_scratch_bytes(int head_dim, int n_sms); /* of its own `scratch` */
 
@@ -155,9 +164,14 @@ size_t lf_attn_decode_mma_scratch_bytes(int head_dim, int n_sms); /* of its own 
 int lf_attn_decode_fp8_setup(void);
 int lf_attn_decode_fp8(const struct lf_attn_cuda_args *args, void *stream);
 
+/* attn_decode_stripe.cu: the same over a stripe of contexts, of either cache, with the same scratch. */
+int lf_attn_decode_stripe_setup(bool fp8);
+int lf_attn_decode_stripe(const struct lf_attn_cuda_args *args, void *stream);
+
 /* attn_wide.cu: both kinds, for heads that the others have no room for. Portable: sm_80 and later. */
 bool lf_attn_wide_supports(int head_dim);
 int lf_attn_wide_setup(void);
+int lf_attn_wide_stripe_setup(void);
 int lf_attn_prefill_wide(const struct lf_attn_cuda_args *args, void *stream);
 int lf_attn_decode_wide(const struct lf_attn_cuda_args *args, void *stream);
 size_t lf_attn_wide_scratch_bytes(int head_dim, int n_sms); /* of its own `scratch` */

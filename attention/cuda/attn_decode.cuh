@@ -185,7 +185,7 @@ LF_GPU_FN void add_pv(e4m3, warp_rows<D, SHARES_Q> &rows, const uint32_t (&probs
     }
 }
 
-/* Scores become P, and PV of the slice is added to o. */
+/* Scores become P, and PV of the slice is added to o. key0: position of its first key. */
 template <class T, class KV, int D, bool SHARES_Q>
 LF_GPU_FN void softmax_pv(warp_rows<D, SHARES_Q> &rows, float (&s)[SLICE / 8][4], uint32_t v_slice, int key0,
                           const score_scale &scale, int window)
@@ -245,9 +245,10 @@ LF_GPU_FN void end_split(warp_rows<D, SHARES_Q> &rows, const warp_scratch<D / 8>
 
 /* Rows row0 … row0 + 16 · R - 1 of a task over its keys; `stage` of the ring holds the first. A CTA's first pass waits
  * for the predecessor and has the ring completed. */
-template <class T, class KV, int D, int R>
+template <class T, class KV, int D, int R, bool STRIPED>
 LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t, int row0,
-                        const warp_role &w, const warp_scratch<D / 8> &scratch, cursor &c, int &stage, bool is_first)
+                        const warp_role &w, const warp_scratch<D / 8> &scratch, cursor<STRIPED> &c, int &stage,
+                        bool is_first)
 {
     using S = shape<KV, D, R>;
     warp_rows<D, S::SHARES_Q> rows;
@@ -270,12 +271,13 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
     clear_rows(rows);
 
     score_scale scale = is_codes<KV>() ? scale_of_codes(score_scale_of(p)) : score_scale_of(p);
-    int n_pages = (task.key_hi + PAGE - 1) / PAGE, page = first_page(p, task, t);
+    int n_pages = (task.key_hi + PAGE - 1) / PAGE, page = first_seen_key<STRIPED>(p, task, t) / PAGE;
     int split_end = decode_split_end(page * PAGE);
     split_edges at = {true, false, true, false};
     for (; page < n_pages; page++) {
         uint32_t slice = w.ring + stage * S::STAGE_BYTES;
-        int key0 = page * PAGE + w.stream * SLICE, before = stage == 0 ? w.n_stages - 1 : stage - 1;
+        int key0 = key_position<STRIPED>(p, page * PAGE + w.stream * SLICE),
+            before = stage == 0 ? w.n_stages - 1 : stage - 1;
         bool is_seen = has_rows && key0 <= rows.last_pos;
         float s[SLICE / 8][4];
         wait_for_oldest(n_in_flight<R>(w));
@@ -303,7 +305,7 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
     }
 }
 
-template <class T, class KV, int D, int R>
+template <class T, class KV, int D, int R, bool STRIPED>
 __global__ void __launch_bounds__(shape<KV, D, R>::THREADS, shape<KV, D, R>::CTAS)
     attn_decode(const __grid_constant__ lf_attn_cuda_args p, int n_stages)
 {
@@ -319,7 +321,7 @@ __global__ void __launch_bounds__(shape<KV, D, R>::THREADS, shape<KV, D, R>::CTA
     warp_scratch<D / 8> scratch = {left, left + R, whole + blockIdx.x * R + w.member};
 
     start_successor();
-    cursor c = {};
+    cursor<STRIPED> c = {};
     c.n_tasks = p.counts->n_decode;
     c.task_idx = blockIdx.x;
     begin_pass<KV, D, R>(c, p, w);
@@ -328,7 +330,7 @@ __global__ void __launch_bounds__(shape<KV, D, R>::THREADS, shape<KV, D, R>::CTA
     int round = 0, row0 = 0, stage = 0;
     if (task_of(0) < c.n_tasks) {
         task = p.decode[task_of(0)];
-        t = rows_of(p, p.seqs[task.seq_idx], task);
+        t = rows_of<STRIPED>(p, p.seqs[task.seq_idx], task);
     }
     fetch_old<KV, D, R>(p, w, c);
     if (task_of(0) >= c.n_tasks) wait_predecessor();
@@ -342,7 +344,7 @@ __global__ void __launch_bounds__(shape<KV, D, R>::THREADS, shape<KV, D, R>::CTA
         round++;
         if (task_of(round) >= c.n_tasks) break;
         task = p.decode[task_of(round)];
-        t = rows_of(p, p.seqs[task.seq_idx], task);
+        t = rows_of<STRIPED>(p, p.seqs[task.seq_idx], task);
     }
 }
 
@@ -358,7 +360,7 @@ template <class KV, int D, int R> static bool fits(const shared_limits &gpu, int
 
 /* As many CTAs for each multiprocessor as fit, so that one computes while another begins or ends a task; with rings as
  * deep as there is room for. */
-template <class T, class KV, int D, int R> static int launch(const lf_attn_cuda_args *args, void *stream)
+template <class T, class KV, bool STRIPED, int D, int R> static int launch(const lf_attn_cuda_args *args, void *stream)
 {
     using S = shape<KV, D, R>;
     shared_limits gpu;
@@ -369,12 +371,12 @@ template <class T, class KV, int D, int R> static int launch(const lf_attn_cuda_
     unsigned n_ctas = (unsigned)min(args->max_decode, ctas * args->n_sms);
     launch_shape on = {n_ctas, S::THREADS, S::shared_bytes(n_stages)};
 
-    return queue_kernel(attn_decode<T, KV, D, R>, on, launch_of(args, stream), *args, n_stages);
+    return queue_kernel(attn_decode<T, KV, D, R, STRIPED>, on, launch_of(args, stream), *args, n_stages);
 }
 
-template <class T, class KV, int D, int R> static int load(const shared_limits &gpu)
+template <class T, class KV, bool STRIPED, int D, int R> static int load(const shared_limits &gpu)
 {
-    return load_kernel(attn_decode<T, KV, D, R>, (size_t)gpu.block_bytes);
+    return load_kernel(attn_decode<T, KV, D, R, STRIPED>, (size_t)gpu.block_bytes);
 }
 
 /* Warps of a stream where tasks have the most rows. */
@@ -383,38 +385,40 @@ template <int D> static constexpr int most_warps()
     return D <= 128 ? 4 : 2;
 }
 
-template <class T, class KV, int D> static int launch_for_rows(const lf_attn_cuda_args *args, void *stream)
+template <class T, class KV, bool STRIPED, int D>
+static int launch_for_rows(const lf_attn_cuda_args *args, void *stream)
 {
     shared_limits gpu;
     int rc = get_shared_limits(&gpu);
     if (rc != 0) return rc;
     if (args->decode_rows > 32 && fits<KV, D, most_warps<D>()>(gpu, 2, 1))
-        return launch<T, KV, D, most_warps<D>()>(args, stream);
-    if (args->decode_rows > 16 && fits<KV, D, 2>(gpu, 2, 1)) return launch<T, KV, D, 2>(args, stream);
-    return launch<T, KV, D, 1>(args, stream);
+        return launch<T, KV, STRIPED, D, most_warps<D>()>(args, stream);
+    if (args->decode_rows > 16 && fits<KV, D, 2>(gpu, 2, 1)) return launch<T, KV, STRIPED, D, 2>(args, stream);
+    return launch<T, KV, STRIPED, D, 1>(args, stream);
 }
 
-template <class T, class KV> static int launch_for_dim(const lf_attn_cuda_args *args, void *stream)
+template <class T, class KV, bool STRIPED = false>
+static int launch_for_dim(const lf_attn_cuda_args *args, void *stream)
 {
-    if (args->head_dim <= 64) return launch_for_rows<T, KV, 64>(args, stream);
-    if (args->head_dim <= 128) return launch_for_rows<T, KV, 128>(args, stream);
-    return launch_for_rows<T, KV, 256>(args, stream);
+    if (args->head_dim <= 64) return launch_for_rows<T, KV, STRIPED, 64>(args, stream);
+    if (args->head_dim <= 128) return launch_for_rows<T, KV, STRIPED, 128>(args, stream);
+    return launch_for_rows<T, KV, STRIPED, 256>(args, stream);
 }
 
-template <class T, class KV, int D> static int setup_dim(const shared_limits &gpu)
+template <class T, class KV, bool STRIPED, int D> static int setup_dim(const shared_limits &gpu)
 {
-    int rc = load<T, KV, D, 1>(gpu);
-    if (rc == 0) rc = load<T, KV, D, 2>(gpu);
-    return rc == 0 ? load<T, KV, D, most_warps<D>()>(gpu) : rc;
+    int rc = load<T, KV, STRIPED, D, 1>(gpu);
+    if (rc == 0) rc = load<T, KV, STRIPED, D, 2>(gpu);
+    return rc == 0 ? load<T, KV, STRIPED, D, most_warps<D>()>(gpu) : rc;
 }
 
-template <class T, class KV> static int setup()
+template <class T, class KV, bool STRIPED = false> static int setup()
 {
     shared_limits gpu;
     int rc = get_shared_limits(&gpu);
-    if (rc == 0) rc = setup_dim<T, KV, 64>(gpu);
-    if (rc == 0) rc = setup_dim<T, KV, 128>(gpu);
-    return rc == 0 ? setup_dim<T, KV, 256>(gpu) : rc;
+    if (rc == 0) rc = setup_dim<T, KV, STRIPED, 64>(gpu);
+    if (rc == 0) rc = setup_dim<T, KV, STRIPED, 128>(gpu);
+    return rc == 0 ? setup_dim<T, KV, STRIPED, 256>(gpu) : rc;
 }
 
 #endif

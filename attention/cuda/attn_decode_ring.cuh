@@ -86,21 +86,15 @@ struct missing {
 };
 
 /* The page that is fetched next, of a pass over a task. A lane holds the table entry of page (base + lane). */
-struct cursor {
+template <bool STRIPED> struct cursor {
     int round, task_idx, n_tasks, row0, n_rows; /* the pass begins at row0 of the task's rows */
     int page, n_pages;
-    int n_old, kv_len;    /* tokens that no predecessor may be writing, all */
+    int n_old, n_keys;    /* tokens in the cache: that no predecessor may be writing, all */
     const char *from;     /* this lane's first unit of K in block 0 */
     const int32_t *table; /* of the sequence */
     int base, entry;
     missing late; /* of what was fetched before the predecessor was complete */
 };
-
-/* The first page that a row of the task sees. */
-LF_GPU_FN int first_page(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t)
-{
-    return (p.window > 0 ? max(task.key_lo, position_of(t, 0) - p.window + 1) : task.key_lo) / PAGE;
-}
 
 /* The first token of a page of which a lane fetches a unit, and where in the page that is, in bytes. */
 template <class KV, int D, int R> LF_GPU_FN int lane_token(const warp_role &w)
@@ -118,23 +112,24 @@ template <class KV> LF_GPU_FN uint32_t page_bytes(const lf_attn_cuda_args &p)
     return is_codes<KV>() ? p.fp8_page_bytes : PAGE * p.head_dim * (int)sizeof(KV);
 }
 
-template <class KV, int D, int R> LF_GPU_FN void begin_pass(cursor &c, const lf_attn_cuda_args &p, const warp_role &w)
+template <class KV, int D, int R, bool STRIPED>
+LF_GPU_FN void begin_pass(cursor<STRIPED> &c, const lf_attn_cuda_args &p, const warp_role &w)
 {
     if (c.task_idx >= c.n_tasks) return;
     lf_attn_cuda_task task = p.decode[c.task_idx];
     lf_attn_cuda_seq seq = p.seqs[task.seq_idx];
     c.n_rows = task.n_rows;
-    c.page = first_page(p, task, rows_of(p, seq, task));
+    c.page = first_seen_key<STRIPED>(p, task, rows_of<STRIPED>(p, seq, task)) / PAGE;
     c.n_pages = (task.key_hi + PAGE - 1) / PAGE;
-    c.n_old = p.overlaps ? seq.kv_len - seq.n_tokens : seq.kv_len;
-    c.kv_len = seq.kv_len;
+    c.n_old = keys_before<STRIPED>(p, p.overlaps ? seq.kv_len - seq.n_tokens : seq.kv_len);
+    c.n_keys = keys_before<STRIPED>(p, seq.kv_len);
     uint64_t page = (uint64_t)p.layer * 2 * p.n_kv_heads + task.kv_head;
     c.from = (const char *)p.kv + page * page_bytes<KV>(p) + lane_bytes<KV, D, R>(p, w);
     c.table = p.tables + seq.table;
     c.base = -WARP;
 }
 
-LF_GPU_FN int block_of(cursor &c, int lane)
+template <bool STRIPED> LF_GPU_FN int block_of(cursor<STRIPED> &c, int lane)
 {
     if (c.page >= c.base + WARP) {
         int lane_page = c.page + lane;
@@ -186,19 +181,19 @@ LF_GPU_FN void copy_scales(const lf_attn_cuda_args &p, const warp_role &w, uint3
 }
 
 /* Fetches this warp's part of the stream's slice of a page, K and V, as far as its tokens are among the sequence's
- * first n_tokens. Keys at or past kv_len become zeros; those between are left alone. Returns the lane's first unit of
+ * first n_tokens. Keys at or past n_keys become zeros; those between are left alone. Returns the lane's first unit of
  * K. */
-template <class KV, int D, int R>
-LF_GPU_FN const char *fetch_slice(const lf_attn_cuda_args &p, const warp_role &w, uint32_t stage, cursor &c,
+template <class KV, int D, int R, bool STRIPED>
+LF_GPU_FN const char *fetch_slice(const lf_attn_cuda_args &p, const warp_role &w, uint32_t stage, cursor<STRIPED> &c,
                                   int n_tokens)
 {
     using S = shape<KV, D, R>;
     uint32_t v_offset = bytes_to_v<KV>(p), block_bytes = p.block_pages * page_bytes<KV>(p);
-    int first = c.page * PAGE + lane_token<KV, D, R>(w), n_seen = c.kv_len - first, n_old = n_tokens - first;
+    int first = c.page * PAGE + lane_token<KV, D, R>(w), n_seen = c.n_keys - first, n_old = n_tokens - first;
     const char *k = c.from + (uint64_t)(uint32_t)block_of(c, w.lane) * block_bytes;
     if constexpr (is_codes<KV>()) {
         int slice = c.page * PAGE + w.stream * SLICE;
-        copy_scales<KV, D, R>(p, w, stage, k - lane_bytes<KV, D, R>(p, w), n_tokens - slice, c.kv_len - slice);
+        copy_scales<KV, D, R>(p, w, stage, k - lane_bytes<KV, D, R>(p, w), n_tokens - slice, c.n_keys - slice);
     }
     if (p.head_dim == D) {
         copy_units<KV, D, R>(stage, k, v_offset, S::ROWS_AT_ONCE * S::ROW_BYTES, w, n_old, n_seen);
@@ -210,7 +205,8 @@ LF_GPU_FN const char *fetch_slice(const lf_attn_cuda_args &p, const warp_role &w
 }
 
 /* On to the page that is fetched next, of this task or a later one. */
-template <class KV, int D, int R> LF_GPU_FN void advance(cursor &c, const lf_attn_cuda_args &p, const warp_role &w)
+template <class KV, int D, int R, bool STRIPED>
+LF_GPU_FN void advance(cursor<STRIPED> &c, const lf_attn_cuda_args &p, const warp_role &w)
 {
     if (++c.page < c.n_pages) return;
     c.row0 += 16 * R;
@@ -222,11 +218,11 @@ template <class KV, int D, int R> LF_GPU_FN void advance(cursor &c, const lf_att
 }
 
 /* Fetches what comes next as one group; an empty one at the end of the list. */
-template <class KV, int D, int R>
-LF_GPU_FN void fetch_next(const lf_attn_cuda_args &p, const warp_role &w, uint32_t stage, cursor &c)
+template <class KV, int D, int R, bool STRIPED>
+LF_GPU_FN void fetch_next(const lf_attn_cuda_args &p, const warp_role &w, uint32_t stage, cursor<STRIPED> &c)
 {
     if (c.task_idx < c.n_tasks) {
-        fetch_slice<KV, D, R>(p, w, stage, c, c.kv_len);
+        fetch_slice<KV, D, R>(p, w, stage, c, c.n_keys);
         advance<KV, D, R>(c, p, w);
     }
     cp_async_commit_group();
@@ -241,14 +237,15 @@ LF_GPU_FN unsigned low_bits(int n)
 }
 
 /* Fills the ring while the predecessor may still be writing the tokens of this step: with all others. */
-template <class KV, int D, int R> LF_GPU_FN void fetch_old(const lf_attn_cuda_args &p, const warp_role &w, cursor &c)
+template <class KV, int D, int R, bool STRIPED>
+LF_GPU_FN void fetch_old(const lf_attn_cuda_args &p, const warp_role &w, cursor<STRIPED> &c)
 {
     static_assert(SLICE == 32, "a bit for each token");
 #pragma unroll 1
     for (int i = 0; i < n_in_flight<R>(w); i++) {
         if (c.task_idx < c.n_tasks) {
             int first = c.page * PAGE + w.stream * SLICE;
-            unsigned tokens = low_bits(c.kv_len - first) & ~low_bits(c.n_old - first);
+            unsigned tokens = low_bits(c.n_keys - first) & ~low_bits(c.n_old - first);
             const char *k = fetch_slice<KV, D, R>(p, w, w.ring + i * shape<KV, D, R>::STAGE_BYTES, c, c.n_old);
             if (w.lane == i) c.late = {(unsigned long long)(k - lane_bytes<KV, D, R>(p, w)), tokens};
             advance<KV, D, R>(c, p, w);

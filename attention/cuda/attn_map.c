@@ -19,10 +19,11 @@ static int div_up(int a, int b)
     return a / b + (a % b != 0);
 }
 
-int lf_attn_prefill_split(int position)
+int lf_attn_prefill_split(int position, int n_stripes)
 {
-    if (position < LF_ATTN_PREFILL_NEAR) return LF_ATTN_PREFILL_SPLIT_NEAR;
-    int length = div_up(position + 1, LF_ATTN_PREFILL_SPLITS * LF_ATTN_PREFILL_SPLIT_STEP) * LF_ATTN_PREFILL_SPLIT_STEP;
+    int key = position / LF_MAX(n_stripes, 1); /* about: a stripe has up to a page more */
+    if (key < LF_ATTN_PREFILL_NEAR) return LF_ATTN_PREFILL_SPLIT_NEAR;
+    int length = div_up(key + 1, LF_ATTN_PREFILL_SPLITS * LF_ATTN_PREFILL_SPLIT_STEP) * LF_ATTN_PREFILL_SPLIT_STEP;
     return LF_MIN(length, LF_ATTN_PREFILL_SPLIT_MAX);
 }
 
@@ -33,6 +34,12 @@ static int split_length(int split, int key)
     int length = LF_ATTN_DECODE_SPLIT_MIN;
     while (length < LF_ATTN_DECODE_SPLIT_MAX && 2 * length <= key / LF_ATTN_DECODE_SPLIT_SHARE) length *= 2;
     return length;
+}
+
+/* Of a sequence's first n tokens. */
+static int n_pages(struct lf_kv_stripe stripe, int n)
+{
+    return div_up(lf_kv_stripe_tokens(stripe, n), LF_KV_BLOCK_TOKENS);
 }
 
 int lf_attn_split_begin(int split, int key)
@@ -69,10 +76,13 @@ static int prefill_rows(int group)
 /* Pages that a sequence's new tokens in prefill see, from the beginning of a split on (add_seq). */
 static int wave_pages(const struct lf_attn_shape *shape)
 {
-    int64_t n = shape->max_kv_len, seen = (int64_t)shape->max_window + shape->max_tokens + LF_ATTN_PREFILL_SPLIT_STEP;
+    int64_t n = lf_kv_stripe_tokens(shape->stripe, shape->max_kv_len);
+    int64_t seen = (int64_t)shape->max_window + shape->max_tokens;
     if (!lf_attn_expands(shape)) return 0;
+    if (shape->stripe.n > 1) seen = seen / shape->stripe.n + LF_KV_BLOCK_TOKENS;
+    seen += LF_ATTN_PREFILL_SPLIT_STEP;
     if (shape->max_window > 0) n = LF_MIN(n, seen);
-    return div_up((int)n, LF_KV_BLOCK_TOKENS);
+    return LF_MAX(1, div_up((int)n, LF_KV_BLOCK_TOKENS));
 }
 
 void lf_attn_map_caps(struct lf_attn_map_caps *out, const struct lf_attn_shape *shape, int n_sms)
@@ -84,13 +94,14 @@ void lf_attn_map_caps(struct lf_attn_map_caps *out, const struct lf_attn_shape *
     int split_tasks = SPLIT_TASKS * n_sms;
     *out = (struct lf_attn_map_caps){
         .n_seqs = shape->max_seqs,
-        .n_tables = shape->max_seqs * div_up(shape->max_kv_len, LF_KV_BLOCK_TOKENS),
+        .n_tables = shape->max_seqs * LF_MAX(1, n_pages(shape->stripe, shape->max_kv_len)),
         .n_prefill = prefill_tiles * shape->n_kv_heads + split_tasks,
         .n_partial_rows = split_tasks * LF_ATTN_PREFILL_ROWS,
         .n_wave_pages = wave_pages(shape),
     };
     out->n_decode = decode_tiles * shape->n_kv_heads + out->n_partial_rows;
     out->n_combine = decode_tiles * shape->n_kv_heads + split_tasks;
+    if (shape->stripe.n > 1) out->n_combine += prefill_tiles * shape->n_kv_heads; /* those without keys */
 }
 
 enum lf_status lf_attn_map_init(struct lf_attn_map *map, const struct lf_attn_shape *shape, int n_sms,
@@ -101,6 +112,7 @@ enum lf_status lf_attn_map_init(struct lf_attn_map *map, const struct lf_attn_sh
     const struct lf_attn_map_caps *caps = &map->caps;
     map->n_heads = shape->n_heads;
     map->n_kv_heads = shape->n_kv_heads;
+    map->stripe = shape->stripe;
     map->n_sms = n_sms;
     map->reads_codes = caps->n_wave_pages > 0;
     map->n_tiles_max = LF_MAX(caps->n_prefill, caps->n_decode) / shape->n_kv_heads;
@@ -131,18 +143,18 @@ void lf_attn_map_deinit(struct lf_attn_map *map)
 
 /* ---- building ---- */
 
-/* The first key that position `first` sees. */
-static int first_key(int first, int window)
+/* The first key that position `first` sees, if there is one. */
+static int first_key(const struct lf_attn_map *map, int first, int window)
 {
-    return window > 0 && first >= window ? first - window + 1 : 0;
+    return lf_kv_stripe_tokens(map->stripe, window > 0 && first >= window ? first - window + 1 : 0);
 }
 
 static void add_seq(struct lf_attn_map *map, const struct lf_kv_seq *seq, int i, int window)
 {
-    int lowest = first_key(seq->kv_len - seq->n_tokens, window);
+    int lowest = first_key(map, seq->kv_len - seq->n_tokens, window);
     lowest =
         lf_attn_split_begin(seq->is_decode ? 0 : LF_ATTN_PREFILL_SPLIT_STEP, lowest); /* nothing before it is read */
-    int first_block = lowest / LF_KV_BLOCK_TOKENS, n_blocks = div_up(seq->kv_len, LF_KV_BLOCK_TOKENS) - first_block;
+    int first_block = lowest / LF_KV_BLOCK_TOKENS, n_blocks = n_pages(map->stripe, seq->kv_len) - first_block;
     LF_ASSERT(map->n_tables + n_blocks <= map->caps.n_tables);
     map->seqs[i] = (struct lf_attn_cuda_seq){.table = map->n_tables - first_block,
                                              .first_token = seq->first_token,
@@ -156,7 +168,7 @@ void lf_attn_map_tables(struct lf_attn_map *map, const struct lf_kv_seq *seqs, i
     int at = 0;
     for (int i = 0; i < map->counts.n_seqs; i++) {
         const int32_t *table = seqs[i].blocks + (size_t)group * (size_t)seqs[i].table_stride;
-        int first_block = at - map->seqs[i].table, end = div_up(seqs[i].kv_len, LF_KV_BLOCK_TOKENS);
+        int first_block = at - map->seqs[i].table, end = n_pages(map->stripe, seqs[i].kv_len);
         memcpy(map->tables + at, table + first_block, (size_t)(end - first_block) * sizeof *map->tables);
         at += end - first_block;
     }
@@ -164,40 +176,78 @@ void lf_attn_map_tables(struct lf_attn_map *map, const struct lf_kv_seq *seqs, i
 }
 
 /* Tokens from this position on, before `end`, whose splits are as long. */
-static int same_split_length(int position, int end)
+static int same_split_length(int position, int end, int n_stripes)
 {
-    int length = lf_attn_prefill_split(position);
-    if (position < LF_ATTN_PREFILL_NEAR) return LF_MIN(end, LF_ATTN_PREFILL_NEAR) - position;
+    int length = lf_attn_prefill_split(position, n_stripes), n = LF_MAX(n_stripes, 1);
+    if (position / n < LF_ATTN_PREFILL_NEAR) return LF_MIN(end, n * LF_ATTN_PREFILL_NEAR) - position;
     if (length == LF_ATTN_PREFILL_SPLIT_MAX) return end - position;
-    return LF_MIN(end, LF_ATTN_PREFILL_SPLITS * length) - position;
+    return LF_MIN(end, n * LF_ATTN_PREFILL_SPLITS * length) - position;
+}
+
+/* The tile that begins with this row of a sequence. Returns whether it has keys. */
+static bool tile_init(const struct lf_attn_map *map, struct lf_attn_tile_rec *t, const struct lf_kv_seq *seq,
+                      int seq_idx, int row, int window)
+{
+    int group = map->n_heads / map->n_kv_heads, n_rows = seq->n_tokens * group, pos0 = seq->kv_len - seq->n_tokens;
+    int first = pos0 + row / group, key = first_key(map, first, window), n_stripes = map->stripe.n;
+    t->by_groups = false;
+    t->seq_idx = seq_idx;
+    t->row = row;
+    t->n_rows = LF_MIN(seq->is_decode ? LF_ATTN_DECODE_ROWS : prefill_rows(group), n_rows - row);
+    if (!seq->is_decode) t->n_rows = LF_MIN(t->n_rows, same_split_length(first, seq->kv_len, n_stripes) * group);
+    t->split = seq->is_decode ? 0 : lf_attn_prefill_split(first, n_stripes);
+    t->key_lo = lf_attn_split_begin(t->split, key);
+    t->key_hi = lf_kv_stripe_tokens(map->stripe, pos0 + (row + t->n_rows - 1) / group + 1);
+    t->first_end = t->key_lo;
+    return key < t->key_hi;
+}
+
+/* Lists a tile for the combine kernel, in all heads. how: its first head's slot, its parts. */
+static void add_combines(struct lf_attn_map *map, const struct lf_attn_tile_rec *t, bool decode,
+                         struct lf_attn_cuda_combine how)
+{
+    struct lf_attn_cuda_combine *entries = decode ? map->combine : map->combine + map->counts.n_combine;
+    int *n_entries = decode ? &map->counts.n_combine : &map->n_combine_prefill;
+    if (decode) map->counts.combine_rows = LF_MAX(map->counts.combine_rows, t->n_rows);
+    how.seq_idx = t->seq_idx;
+    how.row = t->row;
+    how.n_rows = t->n_rows;
+    for (how.kv_head = 0; how.kv_head < map->n_kv_heads; how.kv_head++, how.slot += how.n_parts * how.n_rows) {
+        LF_ASSERT(map->counts.n_combine + map->n_combine_prefill < map->caps.n_combine);
+        entries[(*n_entries)++] = how;
+    }
 }
 
 /* Cuts the query rows of one kind, prefill or decode, of sequences first_seq .. end_seq - 1 into tiles; returns how
- * many. */
+ * many have keys. */
 static int cut_tiles(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int first_seq, int end_seq, int window,
                      bool decode)
 {
     int group = map->n_heads / map->n_kv_heads, n = 0;
-    int tile_rows = decode ? LF_ATTN_DECODE_ROWS : prefill_rows(group);
     for (int i = first_seq; i < end_seq; i++) {
         if (seqs[i].is_decode != decode) continue;
-        int n_rows = seqs[i].n_tokens * group, pos0 = seqs[i].kv_len - seqs[i].n_tokens;
-        for (int row = 0; row < n_rows; row += map->tiles[n++].n_rows) {
+        struct lf_attn_tile_rec t;
+        for (int row = 0; row < seqs[i].n_tokens * group; row += t.n_rows) {
+            if (!tile_init(map, &t, &seqs[i], i, row, window)) continue;
             LF_ASSERT(n < map->n_tiles_max);
-            struct lf_attn_tile_rec *t = &map->tiles[n];
-            int first = pos0 + row / group;
-            t->by_groups = false;
-            t->seq_idx = i;
-            t->row = row;
-            t->n_rows = LF_MIN(tile_rows, n_rows - row);
-            if (!decode) t->n_rows = LF_MIN(t->n_rows, same_split_length(first, seqs[i].kv_len) * group);
-            t->split = decode ? 0 : lf_attn_prefill_split(first);
-            t->key_lo = lf_attn_split_begin(t->split, first_key(first, window));
-            t->key_hi = pos0 + (row + t->n_rows - 1) / group + 1;
-            t->first_end = t->key_lo;
+            map->tiles[n++] = t;
         }
     }
     return n;
+}
+
+/* Lists the tiles of one kind that have no keys for the combine kernel. */
+static void add_keyless_tiles(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int n_seqs, int window,
+                              bool decode)
+{
+    int group = map->n_heads / map->n_kv_heads;
+    for (int i = 0; i < n_seqs && map->stripe.n > 1; i++) {
+        if (seqs[i].is_decode != decode) continue;
+        struct lf_attn_tile_rec t;
+        for (int row = 0; row < seqs[i].n_tokens * group; row += t.n_rows)
+            if (!tile_init(map, &t, &seqs[i], i, row, window))
+                add_combines(map, &t, decode, (struct lf_attn_cuda_combine){.n_first = 1, .n_group = 1});
+    }
 }
 
 static int n_keys(const void *tile)
@@ -254,23 +304,13 @@ static void take_slots(struct lf_attn_map *map, struct lf_attn_tile_rec *t, bool
     if (t->n_parts == 1 || !has_room(map, t, *partial_rows)) return;
     t->slot = *partial_rows;
     *partial_rows += map->n_kv_heads * t->n_parts * t->n_rows;
-    struct lf_attn_cuda_combine *entries = decode ? map->combine : map->combine + map->counts.n_combine;
-    int *n_entries = decode ? &map->counts.n_combine : &map->n_combine_prefill;
-    if (decode) map->counts.combine_rows = LF_MAX(map->counts.combine_rows, t->n_rows);
     bool grouped = decode && !t->by_groups; /* by the combine kernel */
     int n_missing = grouped ? (t->key_lo - lf_attn_group_begin(t->key_lo)) / split_length(0, t->key_lo) : 0;
-    for (int head = 0; head < map->n_kv_heads; head++) {
-        LF_ASSERT(map->counts.n_combine + map->n_combine_prefill < map->caps.n_combine);
-        entries[(*n_entries)++] =
-            (struct lf_attn_cuda_combine){.seq_idx = t->seq_idx,
-                                          .kv_head = head,
-                                          .row = t->row,
-                                          .n_rows = t->n_rows,
-                                          .slot = t->slot + head * t->n_parts * t->n_rows,
-                                          .n_parts = t->n_parts,
-                                          .n_first = grouped ? LF_ATTN_DECODE_GROUP - n_missing : 1,
-                                          .n_group = grouped ? LF_ATTN_DECODE_GROUP : 1};
-    }
+    add_combines(map, t, decode,
+                 (struct lf_attn_cuda_combine){.slot = t->slot,
+                                               .n_parts = t->n_parts,
+                                               .n_first = grouped ? LF_ATTN_DECODE_GROUP - n_missing : 1,
+                                               .n_group = grouped ? LF_ATTN_DECODE_GROUP : 1});
 }
 
 /* The tile's s-th part, keys lo … hi - 1, or with slot -1 all of it. */
@@ -344,7 +384,7 @@ static void add_prefill_tiles(struct lf_attn_map *map, int n_tiles, int *n_tasks
 /* Behind a sequence's entries in the tables. */
 static int table_end(const struct lf_attn_map *map, int seq_idx)
 {
-    return map->seqs[seq_idx].table + div_up(map->seqs[seq_idx].kv_len, LF_KV_BLOCK_TOKENS);
+    return map->seqs[seq_idx].table + n_pages(map->stripe, map->seqs[seq_idx].kv_len);
 }
 
 /* Behind the last sequence of the wave that begins with seqs[first]; `table`: where its entries begin. */
@@ -455,5 +495,7 @@ void lf_attn_map_build(struct lf_attn_map *map, const struct lf_kv_seq *seqs, in
     int n = cut_tiles(map, seqs, 0, n_seqs, window, true);
     lf_sort(map->tiles, (size_t)n, sizeof *map->tiles, comes_before);
     add_decode_tiles(map, n, &partial_rows);
+    add_keyless_tiles(map, seqs, n_seqs, window, true);
     add_prefill_waves(map, seqs, n_seqs, window, &partial_rows);
+    add_keyless_tiles(map, seqs, n_seqs, window, false);
 }

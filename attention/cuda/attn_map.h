@@ -16,7 +16,11 @@
  * keys, which stay in the L2 cache; of those in parts the long first ones come first, and the last splits, which are
  * cut short, when all others have been taken, and fill the gaps at the end. Parts of decode tiles go from the last,
  * which are the longest, to the first, all heads and tiles of a part side by side: the pages of a block's heads lie
- * side by side too, and tiles of the same keys meet in the L2 cache. */
+ * side by side too, and tiles of the same keys meet in the L2 cache.
+ *
+ * Stripes. Where contexts are divided (kv_view.h) keys are those of the stripe, counted among themselves
+ * (attn_stripe.h): tables, tiles' ends, splits and parts are of these. A tile that has none of them is no task: it is
+ * in the lists of what is combined, with 0 parts, and so its rows are written. */
 #ifndef LF_ATTENTION_CUDA_ATTN_MAP_H
 #define LF_ATTENTION_CUDA_ATTN_MAP_H
 
@@ -52,10 +56,11 @@ struct lf_attn_tile_rec {
 struct lf_attn_map {
     struct lf_attn_map_caps caps;
     int n_heads, n_kv_heads;
+    struct lf_kv_stripe stripe;
     int n_sms;
     bool reads_codes; /* decode does */
     struct lf_attn_cuda_counts counts;
-    int n_combine_prefill; /* of prefill tiles in parts, behind the counts.n_combine ones in combine */
+    int n_combine_prefill; /* of prefill tiles in parts or without keys, behind the counts.n_combine ones in combine */
     struct lf_attn_cuda_seq *seqs;
     int32_t *tables; /* of one cache group */
     int n_tables;
@@ -81,8 +86,8 @@ void lf_attn_map_build(struct lf_attn_map *map, const struct lf_kv_seq *seqs, in
 /* The tables of a cache group, of the seqs that the map was built of. */
 void lf_attn_map_tables(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int group);
 
-/* Length of the splits of a prefill token's keys. */
-int lf_attn_prefill_split(int position);
+/* Length of the splits of a prefill token's keys, in a stripe of so many; without, 0 or 1. */
+int lf_attn_prefill_split(int position, int n_stripes);
 /* The split that a key is in, of this length or (0) of decode tokens: its first key, and its end. */
 int lf_attn_split_begin(int split, int key);
 int lf_attn_split_end(int split, int key);

@@ -59,7 +59,7 @@ template <int N> LF_GPU_FN void cap_scores(float (&s)[N][4], const score_scale &
         for (int e = 0; e < 4; e++) s[n][e] = capped(c.cap, s[n][e] * c.cap_arg);
 }
 
-/* Selects away what rows at positions pos[0], pos[1] do not see; key0 is the tile's first key. */
+/* Selects away what rows at positions pos[0], pos[1] do not see; key0 is the position of the tile's first key. */
 template <int N> LF_GPU_FN void mask_scores(float (&s)[N][4], int key0, const int (&pos)[2], int window)
 {
     int column = key0 + threadIdx.x % 4 * 2;

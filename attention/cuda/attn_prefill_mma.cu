@@ -88,9 +88,9 @@ template <class T, int D, int N_KEYS> struct key_copier {
     using S = shape<T, D, N_KEYS>;
     const char *from;         /* of block 0, K */
     uint32_t block_bytes, to; /* a block is less than 4 GiB */
-    int kv_len;
+    int n_keys;               /* of the sequence */
 
-    LF_GPU_MEMBER key_copier(const lf_attn_cuda_args &p, int kv_head, int n_keys) : kv_len(n_keys)
+    LF_GPU_MEMBER key_copier(const lf_attn_cuda_args &p, int kv_head, int n) : n_keys(n)
     {
         int key = threadIdx.x / S::UNITS, unit = threadIdx.x % S::UNITS;
         to = kept(tile_offset<D>(key, unit));
@@ -98,7 +98,7 @@ template <class T, int D, int N_KEYS> struct key_copier {
         block_bytes = p.block_pages * PAGE * p.head_dim * (uint32_t)sizeof(T);
     }
 
-    /* Fetches K (part 0) or V (part 1) of the keys from key0 on; those at or past kv_len become zeros. */
+    /* Fetches K (part 0) or V (part 1) of the keys from key0 on; those at or past n_keys become zeros. */
     LF_GPU_MEMBER void fetch(const lf_attn_cuda_args &p, int part, int block, int key0, uint32_t tile) const
     {
         if (S::COPIERS < S::THREADS && threadIdx.x >= S::COPIERS) return;
@@ -106,7 +106,7 @@ template <class T, int D, int N_KEYS> struct key_copier {
         const char *page = from + (uint64_t)(uint32_t)block * block_bytes;
         if (part == 1) page += p.n_kv_heads * PAGE * row_bytes;
         if (S::KEYS < PAGE) page += key0 % PAGE * row_bytes;
-        if (row_bytes == S::ROW_BYTES && key0 + S::KEYS <= kv_len) { /* offsets are constants */
+        if (row_bytes == S::ROW_BYTES && key0 + S::KEYS <= n_keys) { /* offsets are constants */
 #pragma unroll
             for (int at = 0; at < S::KEYS; at += S::STEP)
                 cp_async_cg_16(tile + to + at * S::ROW_BYTES, page + at * S::ROW_BYTES, UNIT_BYTES);
@@ -116,7 +116,7 @@ template <class T, int D, int N_KEYS> struct key_copier {
 #pragma unroll 1
         for (int at = 0; at < S::KEYS; at += S::STEP)
             cp_async_cg_16(tile + to + at * S::ROW_BYTES, page + at * row_bytes,
-                           unit * UNIT_ELEMS < p.head_dim && key + at < kv_len ? UNIT_BYTES : 0);
+                           unit * UNIT_ELEMS < p.head_dim && key + at < n_keys ? UNIT_BYTES : 0);
     }
 };
 
@@ -168,7 +168,7 @@ template <class T, int D, int N_KEYS> struct warp_rows {
         }
     }
 
-    /* Scores of a tile: QK^T, capped, and -inf where a row does not see the key. */
+    /* Scores of a tile: QK^T, capped, and -inf where a row does not see the key. key0: position of the first. */
     LF_GPU_MEMBER void score(float (&s)[M][KEYS / 8][4], uint32_t k_tile, int key0) const
     {
 #pragma unroll
@@ -266,8 +266,8 @@ template <class T, int D, int N_KEYS> struct warp_rows {
         if (!S::DELAYS_PV) multiply_pv(v_tile);
     }
 
-    /* A tile of keys, is_first: of a split. Adds its PV, or where PV is delayed that of the tile before: v_tile is the
-     * values' tile. */
+    /* A tile of keys from position key0 on, is_first: of a split. Adds its PV, or where PV is delayed that of the tile
+     * before: v_tile is the values' tile. */
     LF_GPU_MEMBER void attend(uint32_t k_tile, uint32_t v_tile, int key0, bool is_first)
     {
         float s[M][KEYS / 8][4], sum[M][2], offset[M][2];
@@ -324,23 +324,23 @@ template <class T, int D, int N_KEYS> struct warp_rows {
     }
 };
 
-template <class T, int D, int KEYS> LF_GPU_FN void run_task(const lf_attn_cuda_args &p, int task_idx, uint32_t q_tile)
+template <class T, int D, int KEYS, bool STRIPED>
+LF_GPU_FN void run_task(const lf_attn_cuda_args &p, int task_idx, uint32_t q_tile)
 {
     using S = shape<T, D, KEYS>;
     constexpr int TILE_BYTES = S::TILE_BYTES;
     const lf_attn_cuda_task &task = p.prefill[task_idx];
     const lf_attn_cuda_seq &seq = p.seqs[task.seq_idx];
-    rows_of_task t = rows_of(p, seq, task);
+    rows_of_task t = rows_of<STRIPED>(p, seq, task);
     int split_tiles = uniform(task.split / KEYS);
-    int first_seen = p.window > 0 ? max(task.key_lo, position_of(t, 0) - p.window + 1) : task.key_lo;
-    int tile = uniform(first_seen / KEYS), n_tiles = uniform((task.key_hi + KEYS - 1) / KEYS);
+    int tile = uniform(first_seen_key<STRIPED>(p, task, t) / KEYS), n_tiles = uniform((task.key_hi + KEYS - 1) / KEYS);
     int warp = uniform((int)threadIdx.x / WARP), table = seq.table;
     auto block_of = [&](int i) { return i < n_tiles ? p.tables[table + i * KEYS / PAGE] : 0; };
 
     /* A step computes a tile and fetches K of the next one, and V of the next one or, where PV is delayed, of its
      * own. */
     uint32_t k_tiles = q_tile + S::Q_BYTES, v_tiles = k_tiles + 2 * TILE_BYTES, stage = 0;
-    key_copier<T, D, KEYS> copier(p, task.kv_head, uniform(t.kv_len));
+    key_copier<T, D, KEYS> copier(p, task.kv_head, uniform(t.n_keys));
     fetch_queries<T, D, KEYS>(p, t, q_tile);
     int block = block_of(tile);
     copier.fetch(p, 0, block, tile * KEYS, k_tiles);
@@ -364,8 +364,9 @@ template <class T, int D, int KEYS> LF_GPU_FN void run_task(const lf_attn_cuda_a
             }
             cp_async_commit_group();
             block = next_block;
-            bool sees = tile * KEYS <= rows.last_pos();
-            if (sees) rows.attend(k_tiles + stage, v_tile, tile * KEYS, tile == begin);
+            int key0 = key_position<STRIPED>(p, tile * KEYS);
+            bool sees = key0 <= rows.last_pos();
+            if (sees) rows.attend(k_tiles + stage, v_tile, key0, tile == begin);
             if (!sees && pv_pending) rows.multiply_pv(v_tile);
             pv_pending = S::DELAYS_PV && sees;
             stage = other;
@@ -379,7 +380,7 @@ template <class T, int D, int KEYS> LF_GPU_FN void run_task(const lf_attn_cuda_a
     }
 }
 
-template <class T, int D, int KEYS>
+template <class T, int D, int KEYS, bool STRIPED>
 __global__ void __launch_bounds__(shape<T, D, KEYS>::THREADS, shape<T, D, KEYS>::CTAS)
     attn_prefill(const __grid_constant__ lf_attn_cuda_args p)
 {
@@ -389,7 +390,7 @@ __global__ void __launch_bounds__(shape<T, D, KEYS>::THREADS, shape<T, D, KEYS>:
     wait_predecessor();
     int n_tasks = p.counts->n_prefill;
     for (int i = blockIdx.x; i < n_tasks; i = next_task) {
-        run_task<T, D, KEYS>(p, i, shared_address(shared));
+        run_task<T, D, KEYS, STRIPED>(p, i, shared_address(shared));
         __syncthreads();
         if (threadIdx.x == 0)
             next_task = (int)gridDim.x < n_tasks ? (int)gridDim.x + atomicAdd((int *)p.scratch, 1) : n_tasks;
@@ -399,11 +400,11 @@ __global__ void __launch_bounds__(shape<T, D, KEYS>::THREADS, shape<T, D, KEYS>:
 
 /* ---- host ---- */
 
-template <class T, int D, int KEYS> static int launch(const lf_attn_cuda_args *args, void *stream)
+template <class T, bool STRIPED, int D, int KEYS> static int launch(const lf_attn_cuda_args *args, void *stream)
 {
     using S = shape<T, D, KEYS>;
     int n_ctas = 0;
-    int rc = (int)cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n_ctas, attn_prefill<T, D, KEYS>, S::THREADS,
+    int rc = (int)cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n_ctas, attn_prefill<T, D, KEYS, STRIPED>, S::THREADS,
                                                                 S::SHARED_BYTES);
     if (rc != 0) return rc;
     int grid = min(args->max_prefill, min(n_ctas, (int)S::CTAS) * args->n_sms);
@@ -412,7 +413,7 @@ template <class T, int D, int KEYS> static int launch(const lf_attn_cuda_args *a
     if (rc != 0) return rc;
     lf_cuda_launch how = launch_of(args, stream);
     how.overlaps = how.overlaps && !counts;
-    return queue_kernel(attn_prefill<T, D, KEYS>, {(unsigned)grid, S::THREADS, S::SHARED_BYTES}, how, *args);
+    return queue_kernel(attn_prefill<T, D, KEYS, STRIPED>, {(unsigned)grid, S::THREADS, S::SHARED_BYTES}, how, *args);
 }
 
 template <class T, int D, int KEYS> static bool has_room(const shared_limits &gpu)
@@ -421,32 +422,35 @@ template <class T, int D, int KEYS> static bool has_room(const shared_limits &gp
 }
 
 /* At head_dim 256 the tiles of keys are as long as there is room for: 64 from sm_90 on, 32 on sm_80, 16 elsewhere. */
-template <class T> static int launch_for_dim(const lf_attn_cuda_args *args, void *stream)
+template <class T, bool STRIPED> static int launch_for_dim(const lf_attn_cuda_args *args, void *stream)
 {
-    if (args->head_dim <= 64) return launch<T, 64, 64>(args, stream);
-    if (args->head_dim <= 96) return launch<T, 96, 64>(args, stream);
-    if (args->head_dim <= 128) return launch<T, 128, 64>(args, stream);
+    if (args->head_dim <= 64) return launch<T, STRIPED, 64, 64>(args, stream);
+    if (args->head_dim <= 96) return launch<T, STRIPED, 96, 64>(args, stream);
+    if (args->head_dim <= 128) return launch<T, STRIPED, 128, 64>(args, stream);
     shared_limits gpu;
     int rc = get_shared_limits(&gpu);
     if (rc != 0) return rc;
-    if (has_room<T, 256, 64>(gpu)) return launch<T, 256, 64>(args, stream);
-    if (has_room<T, 256, 32>(gpu)) return launch<T, 256, 32>(args, stream);
-    return launch<T, 256, 16>(args, stream);
+    if (has_room<T, 256, 64>(gpu)) return launch<T, STRIPED, 256, 64>(args, stream);
+    if (has_room<T, 256, 32>(gpu)) return launch<T, STRIPED, 256, 32>(args, stream);
+    return launch<T, STRIPED, 256, 16>(args, stream);
 }
 
-template <class T, int D, int KEYS> static int load(const shared_limits &gpu)
+template <class T, bool STRIPED, int D, int KEYS> static int load(const shared_limits &gpu)
 {
-    return has_room<T, D, KEYS>(gpu) ? load_kernel(attn_prefill<T, D, KEYS>, shape<T, D, KEYS>::SHARED_BYTES) : 0;
+    if (!has_room<T, D, KEYS>(gpu)) return 0;
+    return load_kernel(attn_prefill<T, D, KEYS, STRIPED>, shape<T, D, KEYS>::SHARED_BYTES);
 }
 
-template <class T> static int setup(const shared_limits &gpu)
+template <class T, bool STRIPED> static int setup()
 {
-    int rc = load<T, 64, 64>(gpu);
-    if (rc == 0) rc = load<T, 96, 64>(gpu);
-    if (rc == 0) rc = load<T, 128, 64>(gpu);
-    if (rc == 0) rc = load<T, 256, 64>(gpu);
-    if (rc == 0) rc = load<T, 256, 32>(gpu);
-    return rc == 0 ? load<T, 256, 16>(gpu) : rc;
+    shared_limits gpu;
+    int rc = get_shared_limits(&gpu);
+    if (rc == 0) rc = load<T, STRIPED, 64, 64>(gpu);
+    if (rc == 0) rc = load<T, STRIPED, 96, 64>(gpu);
+    if (rc == 0) rc = load<T, STRIPED, 128, 64>(gpu);
+    if (rc == 0) rc = load<T, STRIPED, 256, 64>(gpu);
+    if (rc == 0) rc = load<T, STRIPED, 256, 32>(gpu);
+    return rc == 0 ? load<T, STRIPED, 256, 16>(gpu) : rc;
 }
 
 bool lf_attn_prefill_mma_supports(int head_dim)
@@ -456,10 +460,13 @@ bool lf_attn_prefill_mma_supports(int head_dim)
 
 int lf_attn_prefill_mma_setup(void)
 {
-    shared_limits gpu;
-    int rc = get_shared_limits(&gpu);
-    if (rc == 0) rc = setup<bf16>(gpu);
-    return rc == 0 ? setup<fp16>(gpu) : rc;
+    int rc = setup<bf16, false>();
+    return rc == 0 ? setup<fp16, false>() : rc;
+}
+
+int lf_attn_prefill_mma_stripe_setup(void)
+{
+    return setup<bf16, true>();
 }
 
 template <int D, int KEYS> static size_t scratch_bytes(int n_sms)
@@ -478,5 +485,6 @@ size_t lf_attn_prefill_mma_scratch_bytes(int head_dim, int n_sms)
 int lf_attn_prefill_mma(const struct lf_attn_cuda_args *args, void *stream)
 {
     if (args->max_prefill == 0) return 0;
-    return args->fp16 ? launch_for_dim<fp16>(args, stream) : launch_for_dim<bf16>(args, stream);
+    if (args->stripe_n > 1) return args->fp16 ? (int)cudaErrorNotSupported : launch_for_dim<bf16, true>(args, stream);
+    return args->fp16 ? launch_for_dim<fp16, false>(args, stream) : launch_for_dim<bf16, false>(args, stream);
 }

@@ -80,7 +80,7 @@ struct score_rule {
 };
 
 /* One consumer warpgroup. Row half h of a thread is row 64 · group + 16 · warp + lane / 4 + 8h of the tile. */
-template <class T, int D, bool RAISES> struct consumer {
+template <class T, int D, bool RAISES, bool STRIPED> struct consumer {
     using shape = prefill_shape<D>;
     using range = raised_range;
     static constexpr bool FETCHES_EARLY = D <= shape::KEYS;
@@ -170,15 +170,17 @@ template <class T, int D, bool RAISES> struct consumer {
 #pragma unroll
             for (int i = 0; i < KEYS / 2; i++) s[i] = capped(rule.cap, s[i] * rule.cap_arg);
         }
-        int key = first_key + threadIdx.x % 4 * 2;
+        int key = key_position<STRIPED>(args, first_key) + threadIdx.x % 4 * 2, gap = page_gap<STRIPED>(args);
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             int last = position[h] - key, first = rule.window > 0 ? last - rule.window + 1 : -KEYS;
 #pragma unroll
             for (int j = 0; j < KEYS / 8; j++)
 #pragma unroll
-                for (int e = 0; e < 2; e++)
-                    if (8 * j + e > last || 8 * j + e < first) s[4 * j + 2 * h + e] = -INFINITY;
+                for (int e = 0; e < 2; e++) {
+                    int skipped = 8 * j / PAGE * gap;
+                    if (8 * j + e > last - skipped || 8 * j + e < first - skipped) s[4 * j + 2 * h + e] = -INFINITY;
+                }
         }
     }
 
@@ -404,13 +406,15 @@ template <class T, int D, bool RAISES> struct consumer {
             position[0] = position0 + (task.row + tile_row) / group;
             position[1] = position0 + (task.row + tile_row + 8) / group;
             row_target to = target_of(task, seq, group);
-            auto walk = key_walk<KEYS>::of(task, first, rule.window);
-            int seen_by_all = rule.window > 0 ? last - rule.window + 1 : 0; /* from this key to `first` */
+            auto walk = key_walk<KEYS>::template of<STRIPED>(args, task, first, rule.window);
+            int seen_by_all = rule.window > 0 ? last - rule.window + 1 : 0; /* from this position to `first` */
             for (int split = task.key_lo; split < task.key_hi; split += walk.split) {
                 int begin = uniform(walk.tile_begin(split)), end = uniform(walk.tile_last(split));
                 open_split(end * KEYS);
                 for (int k = end - 1; k >= begin; k--) {
-                    bool edge = k * KEYS < seen_by_all || k * KEYS + KEYS - 1 > first || rule.cap > 0.0f;
+                    int lowest = key_position<STRIPED>(args, k * KEYS);
+                    int highest = key_position<STRIPED>(args, k * KEYS + KEYS - 1);
+                    bool edge = lowest < seen_by_all || highest > first || rule.cap > 0.0f;
                     step(k * KEYS, edge);
                 }
                 if (split + walk.split >= task.key_hi) release_queries();
@@ -425,7 +429,7 @@ template <class T, int D, bool RAISES> struct consumer {
     }
 };
 
-template <class T, int D, bool RAISES>
+template <class T, int D, bool RAISES, bool STRIPED>
 __global__ void __launch_bounds__(PREFILL_THREADS, 1)
     attn_prefill(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap kv_map,
                  const __grid_constant__ lf_attn_cuda_args args)
@@ -449,12 +453,12 @@ __global__ void __launch_bounds__(PREFILL_THREADS, 1)
     if (role == 0) {
         setmaxnreg_dec<40>();
         if (threadIdx.x < WARP) {
-            producer<D> self = {args, smem, &q_map, &kv_map, (int)threadIdx.x, {0, 0}, 0};
+            producer<D, STRIPED> self = {args, smem, &q_map, &kv_map, (int)threadIdx.x, {0, 0}, 0};
             self.run();
         }
     } else {
         setmaxnreg_inc<232>();
-        consumer<T, D, RAISES> self = {args, smem, role - 1, score_rule::of(args)};
+        consumer<T, D, RAISES, STRIPED> self = {args, smem, role - 1, score_rule::of(args)};
         self.run();
     }
 }
@@ -463,17 +467,20 @@ __global__ void __launch_bounds__(PREFILL_THREADS, 1)
 
 typedef void prefill_kernel(const CUtensorMap, const CUtensorMap, const lf_attn_cuda_args);
 
+enum { OF_BF16, OF_FP16, WITH_LSE, OF_STRIPE, KERNELS_N };
+
 struct prefill_entry {
     int head_dim;
     size_t smem_bytes;
-    prefill_kernel *kernels[3]; /* bf16, fp16, bf16 with lse */
+    prefill_kernel *kernels[KERNELS_N]; /* bf16, fp16, bf16 with lse, bf16 over a stripe */
 };
 
 #define ENTRY(d, raises)                                                                                               \
     {                                                                                                                  \
         d, sizeof(prefill_smem<d>) + 1024,                                                                             \
         {                                                                                                              \
-            attn_prefill<bf16, d, raises>, attn_prefill<fp16, d, false>, attn_prefill<bf16, d, false>                  \
+            attn_prefill<bf16, d, raises, false>, attn_prefill<fp16, d, false, false>,                                 \
+                attn_prefill<bf16, d, false, false>, attn_prefill<bf16, d, false, true>                                \
         }                                                                                                              \
     }
 static const prefill_entry entries[] = {ENTRY(64, true),   ENTRY(80, false),  ENTRY(96, false),
@@ -499,17 +506,26 @@ size_t lf_attn_prefill_sm90_scratch_bytes(int head_dim, int n_sms)
     return LF_ATTN_SCRATCH_HEAD + (size_t)n_sms * CONSUMER_THREADS * ((size_t)head_dim / 8 + 1) * sizeof(float4);
 }
 
-int lf_attn_prefill_sm90_setup(void)
+static int setup(int first_kernel, int end)
 {
     void *encode = nullptr;
     cudaDriverEntryPointQueryResult found;
     int rc = (int)cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000, cudaEnableDefault, &found);
     if (rc == 0 && found != cudaDriverEntryPointSuccess) rc = (int)cudaErrorNotSupported;
     for (const prefill_entry &entry : entries)
-        for (prefill_kernel *kernel : entry.kernels)
-            if (rc == 0) rc = load_kernel(kernel, entry.smem_bytes);
+        for (int i = first_kernel; i < end && rc == 0; i++) rc = load_kernel(entry.kernels[i], entry.smem_bytes);
     if (rc == 0) encode_tiled = (decltype(encode_tiled))encode;
     return rc;
+}
+
+int lf_attn_prefill_sm90_setup(void)
+{
+    return setup(OF_BF16, OF_STRIPE);
+}
+
+int lf_attn_prefill_sm90_stripe_setup(void)
+{
+    return setup(OF_STRIPE, KERNELS_N);
 }
 
 /* A map of elements whose innermost box is a row of a chunk. dims and box from the innermost outwards; tensors are
@@ -530,7 +546,8 @@ static int encode_map(CUtensorMap *map, bool fp16, const void *base, int rank, c
 int lf_attn_prefill_sm90(const struct lf_attn_cuda_args *args, void *stream)
 {
     const prefill_entry *entry = find_entry(args->head_dim);
-    if (!entry || !encode_tiled) return (int)cudaErrorNotSupported;
+    bool is_other_type = args->fp16 && args->stripe_n > 1;
+    if (!entry || !encode_tiled || is_other_type) return (int)cudaErrorNotSupported;
     int n_ctas = min(args->max_prefill, args->n_sms);
     if (n_ctas <= 0) return 0;
 
@@ -546,9 +563,7 @@ int lf_attn_prefill_sm90(const struct lf_attn_cuda_args *args, void *stream)
     rc = encode_map(&kv_map, args->fp16, args->kv, 2, kv_dims, kv_box);
     if (rc != 0) return rc;
 
-    return queue_kernel(entry->kernels[args->fp16  ? 1
-                                       : args->lse ? 2
-                                                   : 0],
-                        {(unsigned)n_ctas, PREFILL_THREADS, entry->smem_bytes}, launch_of(args, stream), q_map, kv_map,
-                        *args);
+    int kernel = args->stripe_n > 1 ? OF_STRIPE : args->fp16 ? OF_FP16 : args->lse ? WITH_LSE : OF_BF16;
+    return queue_kernel(entry->kernels[kernel], {(unsigned)n_ctas, PREFILL_THREADS, entry->smem_bytes},
+                        launch_of(args, stream), q_map, kv_map, *args);
 }

@@ -45,7 +45,7 @@ template <int D> struct prefill_smem {
     uint64_t full[prefill_shape<D>::N_SLOTS], empty[prefill_shape<D>::N_SLOTS];
     uint64_t q_full, q_empty; /* of the queries and the index of their task */
     int task_idx;
-    uint64_t tail; /* the tile of values that ends at kv_len is here, not yet cleared behind it */
+    uint64_t tail; /* the tile of values that ends at the last key is here, not yet cleared behind it */
 };
 
 /* Where a role is in the ring. */
@@ -68,9 +68,12 @@ template <int KEYS> struct key_walk {
     int key_lo, key_hi;
     int split; /* length of a split */
 
-    LF_GPU_MEMBER static key_walk of(const lf_attn_cuda_task &task, int first_position, int window)
+    template <bool STRIPED>
+    LF_GPU_MEMBER static key_walk of(const lf_attn_cuda_args &args, const lf_attn_cuda_task &task, int first_position,
+                                     int window)
     {
         int lo = window > 0 && first_position >= window ? first_position - window + 1 : 0;
+        lo = keys_before<STRIPED>(args, lo);
         return {lo / KEYS, lo / PAGE, task.key_lo, task.key_hi, task.split};
     }
     LF_GPU_MEMBER int tile_begin(int begin) const
@@ -86,7 +89,7 @@ template <int KEYS> struct key_walk {
 };
 
 /* The producer: one warp, of which lane 0 issues the copies. */
-template <int D> struct producer {
+template <int D, bool STRIPED> struct producer {
     using shape = prefill_shape<D>;
     enum { KEYS = shape::KEYS, N_PAGES = shape::KEYS / PAGE };
 
@@ -100,22 +103,22 @@ template <int D> struct producer {
     /* A tile of keys or values to be brought. */
     struct tile {
         int pages[N_PAGES];  /* rows of the map where K of the pages begins */
-        int n_rows[N_PAGES]; /* of each, up to kv_len */
+        int n_rows[N_PAGES]; /* of each, up to the sequence's last key */
     };
 
     /* Pages before first_page are nobody's to look at, nor are those behind the end: a neighbour's keys lie there in
      * their place, masked. */
-    LF_GPU_MEMBER tile find(const int32_t *table, int first_page, int kv_len, int kv_head, int tile_idx) const
+    LF_GPU_MEMBER tile find(const int32_t *table, int first_page, int n_keys, int kv_head, int tile_idx) const
     {
         tile t;
-        int last = (kv_len - 1) / PAGE;
+        int last = (n_keys - 1) / PAGE;
 #pragma unroll
         for (int i = 0; i < N_PAGES; i++) {
             int page = max(tile_idx * N_PAGES + i, first_page);
             int block =
                 table[page < last ? page : last]; /* behind the end the last one again: its values are cleared */
             t.pages[i] = (block * args.block_pages + args.layer * 2 * args.n_kv_heads + kv_head) * PAGE;
-            t.n_rows[i] = min(max(kv_len - page * PAGE, 0), PAGE);
+            t.n_rows[i] = min(max(n_keys - page * PAGE, 0), PAGE);
         }
         return t;
     }
@@ -158,8 +161,8 @@ template <int D> struct producer {
         advance<shape::N_SLOTS>(&ring);
     }
 
-    /* Values with rows past kv_len: they may be NaN, and P = 0 would not remove them. In every page: the sequence's
-     * last may also stand in for one before the window. */
+    /* Values with rows past the last key: they may be NaN, and P = 0 would not remove them. In every page: the
+     * sequence's last may also stand in for one before the window. */
     LF_GPU_MEMBER void bring_tail(const tile &t, int row_offset)
     {
         wait_empty();
@@ -219,17 +222,18 @@ template <int D> struct producer {
             const lf_attn_cuda_task task = args.prefill[i];
             const lf_attn_cuda_seq seq = args.seqs[task.seq_idx];
             const int32_t *table = args.tables + seq.table;
-            auto walk = key_walk<KEYS>::of(task, seq.kv_len - seq.n_tokens + task.row / group, args.window);
+            int first = seq.kv_len - seq.n_tokens + task.row / group, n_keys = keys_before<STRIPED>(args, seq.kv_len);
+            auto walk = key_walk<KEYS>::template of<STRIPED>(args, task, first, args.window);
             for (int split = task.key_lo; split < task.key_hi; split += walk.split) {
                 int begin = walk.tile_begin(split), end = walk.tile_last(split);
-                tile before = find(table, walk.first_page, seq.kv_len, task.kv_head, end);
+                tile before = find(table, walk.first_page, n_keys, task.kv_head, end);
                 bring_keys(before);
                 if (split == task.key_lo) { /* behind keys, for which nobody need be done with the task before */
                     announce(i, parity);
                     if (lane == 0) bring_queries(seq, task, group);
                 }
                 for (int k = end - 1; k >= begin; k--) {
-                    tile now = find(table, walk.first_page, seq.kv_len, task.kv_head, k);
+                    tile now = find(table, walk.first_page, n_keys, task.kv_head, k);
                     bring_keys(now);
                     bring_values(before);
                     before = now;

@@ -5,6 +5,7 @@
 
 #include "attention/cuda/attn_cuda.h"
 #include "attention/cuda/attn_combine.cuh"
+#include "attention/cuda/attn_stripe.cuh"
 #include "core/limits.h"
 #include "device/cuda/elem.cuh"
 #include "device/cuda/warp.cuh"
@@ -42,15 +43,16 @@ struct rows_of_task {
     int group, first_head; /* query heads of a KV head; the first of this one's */
     int first_token, pos0; /* of the sequence's first new token: index in the step, position */
     int row, n_rows;       /* packed query rows */
-    int kv_len;
+    int n_keys;            /* that the cache has of the sequence */
 };
 
 /* `task`: an entry of the list of tasks, or of one of those to combine. */
-template <class Task>
+template <bool STRIPED = false, class Task>
 LF_GPU_FN rows_of_task rows_of(const lf_attn_cuda_args &p, const lf_attn_cuda_seq &seq, const Task &task)
 {
     int group = p.n_heads / p.n_kv_heads;
-    return {group, task.kv_head * group, seq.first_token, seq.kv_len - seq.n_tokens, task.row, task.n_rows, seq.kv_len};
+    int n_keys = keys_before<STRIPED>(p, seq.kv_len);
+    return {group, task.kv_head * group, seq.first_token, seq.kv_len - seq.n_tokens, task.row, task.n_rows, n_keys};
 }
 
 LF_GPU_FN int position_of(const rows_of_task &t, int i)
@@ -64,6 +66,13 @@ LF_GPU_FN int64_t head_row_of(const lf_attn_cuda_args &p, const rows_of_task &t,
     int row = t.row + i;
     *head = t.first_head + row % t.group;
     return (int64_t)(t.first_token + row / t.group) * p.n_heads + *head;
+}
+
+/* The first key that a row of the task may see. */
+template <bool STRIPED>
+LF_GPU_FN int first_seen_key(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t)
+{
+    return p.window > 0 ? max(task.key_lo, keys_before<STRIPED>(p, position_of(t, 0) - p.window + 1)) : task.key_lo;
 }
 
 /* ---- scores ---- */

@@ -89,7 +89,7 @@ template <class T, int R> LF_GPU_FN void fetch_queries(const lf_attn_cuda_args &
 template <int KEYS>
 LF_GPU_FN void fetch_codes(const lf_attn_cuda_args &p, const pass &a, int part, int key0, uint32_t tile)
 {
-    int unit = threadIdx.x % (UNITS / 2), first = unit * LF_ATTN_FP8_UNIT, n_keys = a.t.kv_len - key0;
+    int unit = threadIdx.x % (UNITS / 2), first = unit * LF_ATTN_FP8_UNIT, n_keys = a.t.n_keys - key0;
     if (key0 >= a.task.key_hi || first >= p.head_dim) return;
     const uint8_t *page = codes_page_of(p, p.tables[a.table + key0 / PAGE], part, a.task.kv_head);
     const uint8_t *scales = kv_scales(page, p.head_dim) + key0 % PAGE;
@@ -103,8 +103,8 @@ LF_GPU_FN void fetch_codes(const lf_attn_cuda_args &p, const pass &a, int part, 
     }
 }
 
-/* K (part 0) or V (part 1) of the keys from key0 on, as one group; those at or past kv_len become zeros. Behind the
- * task's last tile an empty group. */
+/* K (part 0) or V (part 1) of the keys from key0 on, as one group; those past the sequence's last become zeros. Behind
+ * the task's last tile an empty group. */
 template <class T, int KEYS>
 LF_GPU_FN void fetch_keys(const lf_attn_cuda_args &p, const pass &a, int part, int key0, uint32_t tile)
 {
@@ -113,7 +113,7 @@ LF_GPU_FN void fetch_keys(const lf_attn_cuda_args &p, const pass &a, int part, i
         fetch_codes<KEYS>(p, a, part, key0, tile);
     } else if (key0 < a.task.key_hi && unit < units_of(p)) {
         const T *page = page_of<T>(p, p.tables[a.table + key0 / PAGE], part, a.task.kv_head);
-        int first = unit * UNIT_ELEMS, n_keys = first < p.head_dim ? a.t.kv_len - key0 : 0;
+        int first = unit * UNIT_ELEMS, n_keys = first < p.head_dim ? a.t.n_keys - key0 : 0;
         if (n_keys > 0) page += key0 % PAGE * p.head_dim + first;
 #pragma unroll 4
         for (int key = threadIdx.x / UNITS; key < KEYS; key += THREADS / UNITS)
@@ -169,7 +169,7 @@ struct score_row {
 };
 
 /* One step of the online softmax, as softmax_step() of attn_mma.cuh: a row's scores become its P, in their place, and
- * what its o must be multiplied by is left for all warps. */
+ * what its o must be multiplied by is left for all warps. key0: position of the first key. */
 template <class T, int R, int KEYS>
 LF_GPU_FN void make_probs(unsigned char *shared, score_row &row, int key0, const score_scale &scale, int window)
 {
@@ -393,13 +393,12 @@ LF_GPU_FN void end_split(const lf_attn_cuda_args &p, const pass &a, unsigned cha
 /* ---- a pass ---- */
 
 /* Rows row0 … row0 + 16 · R - 1 of a task over its keys. */
-template <class T, int R, int KEYS>
+template <class T, int R, int KEYS, bool STRIPED>
 LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const pass &a, unsigned char *shared)
 {
     using S = shape<R, KEYS>;
     uint32_t q_tile = shared_address(shared), k_tile = q_tile + S::K, v_tile = q_tile + S::V;
-    int first_seen = p.window > 0 ? max(a.task.key_lo, position_of(a.t, 0) - p.window + 1) : a.task.key_lo;
-    int key0 = first_seen / KEYS * KEYS, n_steps = units_of(p) / 2;
+    int key0 = first_seen_key<STRIPED>(p, a.task, a.t) / KEYS * KEYS, n_steps = units_of(p) / 2;
     int n_tiles = n_steps - (int)threadIdx.x / WARP * (CHANNELS / 16);
     int my_row = a.row0 + (int)threadIdx.x / ROW_THREADS;
     score_row row = {-INFINITY, 0.0f, position_of(a.t, min(my_row, a.t.n_rows - 1))};
@@ -417,7 +416,7 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const pass &a, unsigned char
         score<T, R, KEYS>(shared, n_steps);
         __syncthreads();
         fetch_keys<T, KEYS>(p, a, 0, next, k_tile);
-        make_probs<T, R, KEYS>(shared, row, key0, scale, p.window);
+        make_probs<T, R, KEYS>(shared, row, key_position<STRIPED>(p, key0), scale, p.window);
         cp_async_wait_group<1>();
         __syncthreads();
         add_pv<T, R, KEYS>(out, shared, n_tiles);
@@ -436,7 +435,7 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const pass &a, unsigned char
     __syncthreads();
 }
 
-template <class T, int R, int KEYS>
+template <class T, int R, int KEYS, bool STRIPED>
 __global__ void __launch_bounds__(THREADS, 1) attn_wide(const __grid_constant__ lf_attn_cuda_args p, bool decode)
 {
     extern __shared__ __align__(128) unsigned char shared[];
@@ -446,9 +445,9 @@ __global__ void __launch_bounds__(THREADS, 1) attn_wide(const __grid_constant__ 
     for (int i = blockIdx.x; i < n_tasks; i += gridDim.x) {
         pass a = {(decode ? p.decode : p.prefill)[i], {}, 0, 0, decode};
         const lf_attn_cuda_seq &seq = p.seqs[a.task.seq_idx];
-        a.t = rows_of(p, seq, a.task);
+        a.t = rows_of<STRIPED>(p, seq, a.task);
         a.table = seq.table;
-        for (; a.row0 < a.t.n_rows; a.row0 += 16 * R) run_pass<T, R, KEYS>(p, a, shared);
+        for (; a.row0 < a.t.n_rows; a.row0 += 16 * R) run_pass<T, R, KEYS, STRIPED>(p, a, shared);
     }
 }
 
@@ -459,44 +458,46 @@ template <int R, int KEYS> static bool has_room(const shared_limits &gpu)
     return shape<R, KEYS>::BYTES <= gpu.block_bytes;
 }
 
-template <class T, int R, int KEYS>
+template <class T, bool STRIPED, int R, int KEYS>
 static int launch(const lf_attn_cuda_args *args, bool decode, int n_tasks, void *stream)
 {
     launch_shape on = {(unsigned)min(n_tasks, args->n_sms), THREADS, shape<R, KEYS>::BYTES};
-    return queue_kernel(attn_wide<T, R, KEYS>, on, launch_of(args, stream), *args, decode);
+    return queue_kernel(attn_wide<T, R, KEYS, STRIPED>, on, launch_of(args, stream), *args, decode);
 }
 
 /* Most rows, or those of plain decode; a tile has as many keys either way, so a row's bits are the same. */
-template <class T, int R, int KEYS>
+template <class T, bool STRIPED, int R, int KEYS>
 static int launch_for_rows(const lf_attn_cuda_args *args, bool decode, int n_tasks, void *stream)
 {
-    if (decode && args->decode_rows <= 16) return launch<T, 1, KEYS>(args, decode, n_tasks, stream);
-    return launch<T, R, KEYS>(args, decode, n_tasks, stream);
+    if (decode && args->decode_rows <= 16) return launch<T, STRIPED, 1, KEYS>(args, decode, n_tasks, stream);
+    return launch<T, STRIPED, R, KEYS>(args, decode, n_tasks, stream);
 }
 
 /* As many rows and keys as there is room for: sm_90, sm_80, others. */
-template <class T> static int launch_for_gpu(const lf_attn_cuda_args *args, bool decode, void *stream)
+template <class T, bool STRIPED> static int launch_for_gpu(const lf_attn_cuda_args *args, bool decode, void *stream)
 {
     shared_limits gpu;
     int rc = get_shared_limits(&gpu), n_tasks = decode ? args->max_decode : args->max_prefill;
     if (rc != 0 || n_tasks == 0) return rc;
-    if (has_room<4, 64>(gpu)) return launch_for_rows<T, 4, 64>(args, decode, n_tasks, stream);
-    if (has_room<4, 32>(gpu)) return launch_for_rows<T, 4, 32>(args, decode, n_tasks, stream);
-    return launch_for_rows<T, 2, 16>(args, decode, n_tasks, stream);
+    if (has_room<4, 64>(gpu)) return launch_for_rows<T, STRIPED, 4, 64>(args, decode, n_tasks, stream);
+    if (has_room<4, 32>(gpu)) return launch_for_rows<T, STRIPED, 4, 32>(args, decode, n_tasks, stream);
+    return launch_for_rows<T, STRIPED, 2, 16>(args, decode, n_tasks, stream);
 }
 
-template <class T, int R, int KEYS> static int load(const shared_limits &gpu)
+template <class T, bool STRIPED, int R, int KEYS> static int load(const shared_limits &gpu)
 {
     if (!has_room<R, KEYS>(gpu)) return 0;
-    int rc = load_kernel(attn_wide<T, 1, KEYS>, shape<1, KEYS>::BYTES);
-    return rc == 0 ? load_kernel(attn_wide<T, R, KEYS>, shape<R, KEYS>::BYTES) : rc;
+    int rc = load_kernel(attn_wide<T, 1, KEYS, STRIPED>, shape<1, KEYS>::BYTES);
+    return rc == 0 ? load_kernel(attn_wide<T, R, KEYS, STRIPED>, shape<R, KEYS>::BYTES) : rc;
 }
 
-template <class T> static int setup(const shared_limits &gpu)
+template <class T, bool STRIPED> static int setup()
 {
-    int rc = load<T, 4, 64>(gpu);
-    if (rc == 0) rc = load<T, 4, 32>(gpu);
-    return rc == 0 ? load<T, 2, 16>(gpu) : rc;
+    shared_limits gpu;
+    int rc = get_shared_limits(&gpu);
+    if (rc == 0) rc = load<T, STRIPED, 4, 64>(gpu);
+    if (rc == 0) rc = load<T, STRIPED, 4, 32>(gpu);
+    return rc == 0 ? load<T, STRIPED, 2, 16>(gpu) : rc;
 }
 
 bool lf_attn_wide_supports(int head_dim)
@@ -512,18 +513,29 @@ size_t lf_attn_wide_scratch_bytes(int head_dim, int n_sms)
 
 int lf_attn_wide_setup(void)
 {
-    shared_limits gpu;
-    int rc = get_shared_limits(&gpu);
-    if (rc == 0) rc = setup<bf16>(gpu);
-    return rc == 0 ? setup<fp16>(gpu) : rc;
+    int rc = setup<bf16, false>();
+    return rc == 0 ? setup<fp16, false>() : rc;
+}
+
+int lf_attn_wide_stripe_setup(void)
+{
+    return setup<bf16, true>();
+}
+
+static int launch_for_type(const lf_attn_cuda_args *args, bool decode, void *stream)
+{
+    if (args->stripe_n > 1)
+        return args->fp16 ? (int)cudaErrorNotSupported : launch_for_gpu<bf16, true>(args, decode, stream);
+    return args->fp16 ? launch_for_gpu<fp16, false>(args, decode, stream)
+                      : launch_for_gpu<bf16, false>(args, decode, stream);
 }
 
 int lf_attn_prefill_wide(const struct lf_attn_cuda_args *args, void *stream)
 {
-    return args->fp16 ? launch_for_gpu<fp16>(args, false, stream) : launch_for_gpu<bf16>(args, false, stream);
+    return launch_for_type(args, false, stream);
 }
 
 int lf_attn_decode_wide(const struct lf_attn_cuda_args *args, void *stream)
 {
-    return args->fp16 ? launch_for_gpu<fp16>(args, true, stream) : launch_for_gpu<bf16>(args, true, stream);
+    return launch_for_type(args, true, stream);
 }

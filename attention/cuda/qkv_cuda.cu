@@ -28,7 +28,7 @@ template <class T> struct roped {
 
     /* first_token rises, so the row's sequence is the last that does not begin behind it; there are a few. */
     LF_GPU_MEMBER roped(const gemv_params &p, const args &a)
-        : f(a), row(threadIdx.x / GEMV_RUN), r(threadIdx.x % GEMV_RUN), at{false, 0, 0}, q_scale(1.0f)
+        : f(a), row(threadIdx.x / GEMV_RUN), r(threadIdx.x % GEMV_RUN), at{}, q_scale(1.0f)
     {
         if (row >= p.n_tokens) return;
         int n_seqs = f.rope.counts->n_seqs, seq_idx = -1;
@@ -90,7 +90,7 @@ bool lf_qkv_cuda_supports(const struct lf_gemm_params *gemm, const struct lf_rop
 {
     bool is_gemv = lf_cuda_gemv_supports(gemm) || lf_cuda_gemv_quant_supports(gemm, rope->fp16);
     return is_gemv && !rope->q_norm && !rope->v_norm && !rope->v_of_k && rope->rotary_dim == rope->head_dim &&
-           rope->head_dim % GEMV_TILE == 0;
+           rope->head_dim % GEMV_TILE == 0 && rope->stripe_n <= 1;
 }
 
 int lf_qkv_cuda(const struct lf_gemm_params *gemm, const struct lf_rope_cuda_args *rope, int n_blocks, void *stream)

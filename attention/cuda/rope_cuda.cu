@@ -9,6 +9,9 @@
  * for many rows (each element is read and written once), for a decode step by the latency of count, sequence and block
  * table. Needs head_dim and rotary_dim divisible by 4. CPU reference: rope_rows.h.
  *
+ * Over a stripe of contexts (attn_stripe.h) queries of all rows are rotated, and keys and values written whose
+ * positions the stripe has.
+ *
  * Of an FP8 cache heads of keys and values are rounded as for one of T, then quantized (kv_fp8.cuh), with a scale from
  * the magnitudes of the whole head, which its warp has in registers. CPU reference: kv_fp8.h. */
 #include "attention/cuda/kv_fp8.cuh"
@@ -31,7 +34,7 @@ static_assert(NARROW_DIM == 256 && WIDE * 2 * 2 * WARP == LF_ATTN_CUDA_HEAD_DIM,
 
 /* first_token rises, so the sequences that begin at or before the row are a prefix, and the last of them is the
  * row's. */
-LF_GPU_FN rope_slot find_slot(const lf_rope_cuda_args &p, int row)
+template <bool STRIPED> LF_GPU_FN rope_slot find_slot(const lf_rope_cuda_args &p, int row)
 {
     int lane = threadIdx.x % WARP, n_seqs = p.counts->n_seqs, n_before = 0;
     for (int base = 0; base < n_seqs; base += WARP) {
@@ -40,7 +43,7 @@ LF_GPU_FN rope_slot find_slot(const lf_rope_cuda_args &p, int row)
         n_before += __popc(votes);
         if (votes != ALL_LANES) break;
     }
-    return rope_slot_in(p, row, n_before - 1);
+    return rope_slot_in<STRIPED>(p, row, n_before - 1);
 }
 
 /* A lane's words of a head. */
@@ -251,7 +254,7 @@ LF_GPU_FN void turn_head(head_words<H> &h, const lf_rope_cuda_args &p, const rop
     if (p.q_scale && head < p.n_heads) scale_head(h, __ldg(p.q_scale + at.pos));
 }
 
-template <class T, int H>
+template <class T, int H, bool STRIPED>
 __global__ void __launch_bounds__(THREADS) rope_append(const __grid_constant__ lf_rope_cuda_args p)
 {
     int n_heads = p.n_heads + 2 * p.n_kv_heads, blocks_per_row = (n_heads + WARPS - 1) / WARPS;
@@ -263,8 +266,8 @@ __global__ void __launch_bounds__(THREADS) rope_append(const __grid_constant__ l
     head_words<H> h;
     size_t from = (size_t)row * n_stored_heads(p) + stored_head(p, head);
     load_head<T>(h, (const uint32_t *)p.qkv + from * words, half, rest);
-    rope_slot at = find_slot(p, row);
-    if (!at.valid) return;
+    rope_slot at = find_slot<STRIPED>(p, row);
+    if (!at.valid || (STRIPED && !at.kept && head >= p.n_heads)) return;
 
     int kv_head = head - p.n_heads;
     bool is_value = kv_head >= p.n_kv_heads;
@@ -290,7 +293,7 @@ template <class T> LF_GPU_FN float row_factor(const uint32_t *x, int n_words, fl
 }
 
 /* The same with norms over whole rows: of all heads of queries, of all heads of keys. */
-template <class T, int H>
+template <class T, int H, bool STRIPED>
 __global__ void __launch_bounds__(ROW_THREADS) rope_append_row(const __grid_constant__ lf_rope_cuda_args p)
 {
     int n_heads = p.n_heads + 2 * p.n_kv_heads, n_turned = p.n_heads + p.n_kv_heads, row = blockIdx.x;
@@ -298,8 +301,9 @@ __global__ void __launch_bounds__(ROW_THREADS) rope_append_row(const __grid_cons
     const uint32_t *x = (const uint32_t *)p.qkv + (size_t)row * n_stored_heads(p) * words;
     start_successor();
     wait_predecessor();
-    rope_slot at = find_slot(p, row);
+    rope_slot at = find_slot<STRIPED>(p, row);
     if (!at.valid) return;
+    if (STRIPED && !at.kept) n_heads = p.n_heads;
     float q_factor = row_factor<T>(x, p.n_heads * words, p.norm_eps);
     float k_factor = row_factor<T>(x + p.n_heads * words, p.n_kv_heads * words, p.norm_eps);
     for (int head = threadIdx.x / WARP; head < n_heads; head += ROW_WARPS) {
@@ -323,33 +327,40 @@ bool lf_rope_append_cuda_supports(int head_dim, int rotary_dim)
            rotary_dim <= head_dim && rotary_dim % 4 == 0;
 }
 
-template <class T> static int load_type()
+template <class T, bool STRIPED> static int load_type()
 {
-    return load_kernels(rope_append<T, NARROW>, rope_append<T, WIDE>, rope_append_row<T, NARROW>,
-                        rope_append_row<T, WIDE>);
+    return load_kernels(rope_append<T, NARROW, STRIPED>, rope_append<T, WIDE, STRIPED>,
+                        rope_append_row<T, NARROW, STRIPED>, rope_append_row<T, WIDE, STRIPED>);
 }
 
 int lf_rope_append_cuda_setup(void)
 {
-    int rc = load_type<bf16>();
-    return rc == 0 ? load_type<fp16>() : rc;
+    int rc = load_type<bf16, false>();
+    return rc == 0 ? load_type<fp16, false>() : rc;
 }
 
-template <class T, int H> static int launch(const struct lf_rope_cuda_args *args, void *stream)
+int lf_rope_append_cuda_stripe_setup(void)
+{
+    return load_type<bf16, true>();
+}
+
+template <class T, int H, bool STRIPED> static int launch(const struct lf_rope_cuda_args *args, void *stream)
 {
     unsigned blocks_per_row = blocks_for(args->n_heads + 2 * args->n_kv_heads, WARPS), n = (unsigned)args->n_tokens;
     if (args->norm_whole_row)
-        return queue_kernel(rope_append_row<T, H>, {n, ROW_THREADS}, launch_of(args, stream), *args);
-    return queue_kernel(rope_append<T, H>, {blocks_per_row * n, THREADS}, launch_of(args, stream), *args);
+        return queue_kernel(rope_append_row<T, H, STRIPED>, {n, ROW_THREADS}, launch_of(args, stream), *args);
+    return queue_kernel(rope_append<T, H, STRIPED>, {blocks_per_row * n, THREADS}, launch_of(args, stream), *args);
 }
 
-template <class T> static int launch_for_dim(const struct lf_rope_cuda_args *args, void *stream)
+template <class T, bool STRIPED = false> static int launch_for_dim(const struct lf_rope_cuda_args *args, void *stream)
 {
-    return args->head_dim <= NARROW_DIM ? launch<T, NARROW>(args, stream) : launch<T, WIDE>(args, stream);
+    return args->head_dim <= NARROW_DIM ? launch<T, NARROW, STRIPED>(args, stream)
+                                        : launch<T, WIDE, STRIPED>(args, stream);
 }
 
 int lf_rope_append_cuda(const struct lf_rope_cuda_args *args, void *stream)
 {
     if (args->n_tokens == 0) return 0;
+    if (args->stripe_n > 1) return args->fp16 ? (int)cudaErrorNotSupported : launch_for_dim<bf16, true>(args, stream);
     return args->fp16 ? launch_for_dim<fp16>(args, stream) : launch_for_dim<bf16>(args, stream);
 }

@@ -34,16 +34,19 @@ struct lf_rope_cuda_args {
     bool fp16;
     bool overlaps;          /* lf_cuda_overlaps of device/cuda/cuda.h */
     int32_t fp8_page_bytes; /* of a page of FP8 (kv_fp8.cuh); 0: pages are in the type of the activations */
+    /* Which tokens the pages have, those of others are not appended; stripe_n at most 1: all. Not for fp16. */
+    int32_t stripe_idx, stripe_n;
 };
 
 bool lf_rope_append_cuda_supports(int head_dim, int rotary_dim); /* multiples of 4 up to 512 */
 int lf_rope_append_cuda_setup(void);                             /* loads the kernels, outside of a capture */
+int lf_rope_append_cuda_stripe_setup(void);                      /* the same for a stripe of contexts */
 /* Puts the kernel into stream (a cudaStream_t); a cudaError_t. Neither allocates nor waits. */
 int lf_rope_append_cuda(const struct lf_rope_cuda_args *args, void *stream);
 
 /* qkv_cuda.cu: the GEMM whose y is qkv and lf_rope_append_cuda at once, the same bits; args->qkv and gemm->y are not
- * touched. For few tokens, without norms, all channels rotated; not for FP8 pages, whose scales want whole heads.
- * *fits: a block may have the shared memory. */
+ * touched. For few tokens, without norms, all channels rotated; not for FP8 pages, whose scales want whole heads, nor
+ * for stripes, whose rows come from other ranks. *fits: a block may have the shared memory. */
 int lf_qkv_cuda_setup(bool *fits);
 bool lf_qkv_cuda_supports(const struct lf_gemm_params *gemm, const struct lf_rope_cuda_args *args);
 /* n_blocks: of the grid at most. */

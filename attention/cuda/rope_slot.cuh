@@ -3,25 +3,30 @@
 #ifndef LF_ATTENTION_CUDA_ROPE_SLOT_CUH
 #define LF_ATTENTION_CUDA_ROPE_SLOT_CUH
 
+#include "attention/cuda/attn_stripe.cuh"
 #include "attention/cuda/rope_cuda.h"
 #include "core/limits.h"
 #include "device/cuda/ptx.cuh"
 
-/* A token's slot in the KV cache. Rows of a step that belong to no sequence have none. */
+/* A token's slot in the KV cache. Rows of a step that belong to no sequence have none; nor have those of other stripes
+ * a block, they are not `kept`. */
 struct rope_slot {
     bool valid;
     int pos, block;
+    bool kept;
 };
 
 /* The row's slot in the sequence that the lists have at seq_idx: the last one that begins at or before it; -1: none
  * does. */
-LF_GPU_FN rope_slot rope_slot_in(const lf_rope_cuda_args &p, int row, int seq_idx)
+template <bool STRIPED = false> LF_GPU_FN rope_slot rope_slot_in(const lf_rope_cuda_args &p, int row, int seq_idx)
 {
-    if (seq_idx < 0) return {false, 0, 0};
+    if (seq_idx < 0) return {false, 0, 0, false};
     lf_attn_cuda_seq seq = p.seqs[seq_idx];
-    if (row >= seq.first_token + seq.n_tokens) return {false, 0, 0};
+    if (row >= seq.first_token + seq.n_tokens) return {false, 0, 0, false};
     int pos = seq.kv_len - seq.n_tokens + (row - seq.first_token);
-    return {true, pos, p.tables[seq.table + pos / LF_KV_BLOCK_TOKENS]};
+    int key = keys_before<STRIPED>(p, pos);
+    bool kept = !STRIPED || key_position<STRIPED>(p, key) == pos;
+    return {true, pos, kept ? p.tables[seq.table + key / LF_KV_BLOCK_TOKENS] : 0, kept};
 }
 
 /* First element of the row's head: in q_out, or, of heads of keys and values, which come behind those of queries, in

@@ -501,6 +501,83 @@ static void fp8_pages_are_the_reference_s_of_what_plain_pages_hold(void **state)
     }
 }
 
+/* Of pages of the stripe's blocks, what an undivided append has written of the stripe's positions; else 0xff. Pages are
+ * of page_bytes, a token of them has token_bytes, and behind them where `scales` a byte each. */
+static char *pages_of_stripe(const struct step *st, const char *whole, size_t n_bytes, size_t page_bytes,
+                             size_t token_bytes, bool scales)
+{
+    const struct shape *s = &st->shape;
+    struct lf_kv_stripe stripe = {st->args.stripe_idx, st->args.stripe_n};
+    char *out = fixture_alloc(n_bytes);
+    memset(out, 0xff, n_bytes);
+    for (int i = 0; i < st->n_seqs; i++) {
+        const struct seq *q = &st->seqs[i];
+        for (int pos = q->kv_len - q->n_rows; pos < q->kv_len; pos++) {
+            int from = q->blocks[pos / LF_KV_BLOCK_TOKENS], to = q->blocks[pos / lf_kv_block_tokens(stripe.n)];
+            size_t slot = (size_t)(pos % LF_KV_BLOCK_TOKENS);
+            for (int h = 0; h < 2 * s->n_kv_heads && lf_kv_stripe_has(stripe, pos); h++) {
+                size_t a = page_at(s, from, h / s->n_kv_heads, h % s->n_kv_heads) / page_elems(s) * page_bytes;
+                size_t b = page_at(s, to, h / s->n_kv_heads, h % s->n_kv_heads) / page_elems(s) * page_bytes;
+                memcpy(out + b + slot * token_bytes, whole + a + slot * token_bytes, token_bytes);
+                size_t scale = LF_KV_BLOCK_TOKENS * token_bytes + slot;
+                if (scales) out[b + scale] = whole[a + scale];
+            }
+        }
+    }
+    return out;
+}
+
+/* Queries of all rows as without stripes; of keys and values the stripe's, to the bit, and nothing else. */
+static void check_stripe(struct step *st, int idx, int n, bool fp8)
+{
+    size_t token_bytes = (size_t)st->shape.head_dim * (fp8 ? 1 : 2);
+    size_t page_bytes = lf_kv_page_bytes_of(fp8 ? LF_E4M3 : LF_BF16, st->shape.head_dim);
+    size_t n_bytes = st->kv.n / page_elems(&st->shape) * page_bytes;
+    struct gpu_tensor q_out = gpu_poisoned(gpu_act, st->q_out.n), kv = gpu_poisoned(LF_E4M3, n_bytes);
+    struct gpu_tensor whole_kv = gpu_poisoned(LF_E4M3, n_bytes);
+    void *own_q = st->args.q_out, *own_kv = st->args.kv;
+    st->args.fp8_page_bytes = fp8 ? (int32_t)page_bytes : 0;
+    st->args.kv = whole_kv.ptr;
+    append(st);
+    st->args.stripe_idx = idx;
+    st->args.stripe_n = n;
+    st->args.q_out = q_out.ptr;
+    st->args.kv = kv.ptr;
+    append(st);
+    char *want_q = gpu_read_raw(&st->q_out), *got_q = gpu_read_raw(&q_out), *got = gpu_read_raw(&kv);
+    char *whole = gpu_read_raw(&whole_kv);
+    char *want = pages_of_stripe(st, whole, n_bytes, page_bytes, token_bytes, fp8);
+    assert_memory_equal(got_q, want_q, q_out.n * 2);
+    assert_memory_equal(got, want, n_bytes);
+    free(want);
+    free(whole);
+    free(got);
+    free(got_q);
+    free(want_q);
+    gpu_free(&whole_kv);
+    gpu_free(&kv);
+    gpu_free(&q_out);
+    st->args.q_out = own_q;
+    st->args.kv = own_kv;
+    st->args.stripe_idx = st->args.stripe_n = st->args.fp8_page_bytes = 0;
+}
+
+static void a_stripe_has_the_keys_of_its_positions(void **state)
+{
+    (void)state;
+    uint64_t seed = 47;
+    for (size_t i = 0; i < LF_N_ELEMS(shapes) && gpu_act == LF_BF16; i++) {
+        struct step st;
+        make_step(&st, &shapes[i], &seed, fixture_between(&seed, 1, 6), 300, 5, (int)(i % 3));
+        for (int n = 2; n <= 4; n++)
+            for (int idx = 0; idx < n; idx++) {
+                check_stripe(&st, idx, n, false);
+                if (shapes[i].head_dim % 16 == 0) check_stripe(&st, idx, n, true);
+            }
+        free_step(&st);
+    }
+}
+
 /* Plain and coded weights by turns, with and without bias, with x as it is and as half a norm. FP8 has scales that the
  * FP8 GEMM of Hopper does not take: with it there is no prologue to compare. */
 static void a_gemm_with_rope_as_epilogue_has_the_bits_of_both(void **state)
@@ -547,6 +624,9 @@ static void a_gemm_with_rope_as_epilogue_has_the_bits_of_both(void **state)
         bool fits = false;
         lf_cuda_check(gpu, lf_qkv_cuda_setup(&fits), "setup");
         assert_true(fits && lf_qkv_cuda_supports(&p, &st.args));
+        struct lf_rope_cuda_args striped = st.args;
+        striped.stripe_n = 2;
+        assert_false(lf_qkv_cuda_supports(&p, &striped));
         lf_cuda_check(gpu, lf_qkv_cuda(&p, &st.args, 1 + i * 7, lf_cuda_stream(gpu)), "GEMM and RoPE");
         char *at_once = take_written(&st);
         assert_memory_equal(at_once, in_two, (st.q_out.n + st.kv.n) * 2);
@@ -582,6 +662,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_graph_replays_with_other_sequences),
         cmocka_unit_test(appends_repeat),
         cmocka_unit_test(fp8_pages_are_the_reference_s_of_what_plain_pages_hold),
+        cmocka_unit_test(a_stripe_has_the_keys_of_its_positions),
         cmocka_unit_test(shapes_that_do_not_fit_are_named),
         cmocka_unit_test(a_gemm_with_rope_as_epilogue_has_the_bits_of_both),
     };

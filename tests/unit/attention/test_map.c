@@ -3,6 +3,7 @@
 #include "tests/support/test.h"
 
 #include "attention/cuda/attn_map.h"
+#include "attention/cuda/attn_stripe.h"
 #include "core/check.h"
 #include "core/mix.h"
 #include "core/limits.h"
@@ -73,6 +74,12 @@ static const struct lf_attn_cuda_combine *combine_of(const struct lf_attn_map *m
     return found;
 }
 
+/* Keys of the stripe at positions before this one. */
+static int keys_before(const struct fixture *f, int position)
+{
+    return lf_kv_stripe_tokens(f->shape.stripe, position);
+}
+
 /* A decode tile whose parts are splits: the combine list says to which group each belongs. Returns a split's part. */
 static int check_split(const struct lf_attn_cuda_combine *m, const struct lf_attn_cuda_task *t, int tile_lo,
                        int tile_hi)
@@ -116,15 +123,16 @@ static void check_task(const struct fixture *f, const struct lf_attn_cuda_task *
     int group = f->shape.n_heads / f->shape.n_kv_heads, pos0 = seq->kv_len - seq->n_tokens;
     int first = pos0 + t->row / group, last = pos0 + (t->row + t->n_rows - 1) / group;
     int lowest = window > 0 && first >= window ? first - window + 1 : 0;
-    int tile_lo = lf_attn_split_begin(t->split, lowest);
+    int tile_lo = lf_attn_split_begin(t->split, keys_before(f, lowest)), tile_hi = keys_before(f, last + 1);
+    assert_true(keys_before(f, lowest) < tile_hi);
     assert_int_equal(seq->is_decode, decode);
-    assert_int_equal(t->split, decode ? 0 : lf_attn_prefill_split(first));
-    if (!decode) assert_int_equal(t->split, lf_attn_prefill_split(last));
+    assert_int_equal(t->split, decode ? 0 : lf_attn_prefill_split(first, f->shape.stripe.n));
+    if (!decode) assert_int_equal(t->split, lf_attn_prefill_split(last, f->shape.stripe.n));
     assert_true(t->n_rows >= 1 && t->row + t->n_rows <= seq->n_tokens * group);
     assert_int_equal(t->key_lo, lf_attn_split_begin(t->split, t->key_lo));
     if (t->slot < 0) {
         assert_int_equal(t->key_lo, tile_lo);
-        assert_int_equal(t->key_hi, last + 1);
+        assert_int_equal(t->key_hi, tile_hi);
         return;
     }
     const struct lf_attn_cuda_combine *m = combine_of(&f->map, t);
@@ -133,9 +141,9 @@ static void check_task(const struct fixture *f, const struct lf_attn_cuda_task *
     bool by_splits = decode && m->n_group > 1;
     assert_int_equal(m->n_group, by_splits ? LF_ATTN_DECODE_GROUP : 1);
     assert_in_range(m->n_first, 1, m->n_group);
-    int part = !decode     ? check_prefill_part(m, t, tile_lo, last + 1)
-               : by_splits ? check_split(m, t, tile_lo, last + 1)
-                           : check_group(t, tile_lo, last + 1);
+    int part = !decode     ? check_prefill_part(m, t, tile_lo, tile_hi)
+               : by_splits ? check_split(m, t, tile_lo, tile_hi)
+                           : check_group(t, tile_lo, tile_hi);
     assert_int_equal(t->slot, m->slot + part * t->n_rows);
     assert_true(part < m->n_parts);
 }
@@ -145,8 +153,23 @@ static int64_t keys_times_rows(const struct lf_attn_cuda_task *t)
     return (int64_t)(t->key_hi - t->key_lo) * t->n_rows;
 }
 
-/* Sum over all rows, heads and their splits' keys, from the definition. */
-static int64_t expected_work(const struct fixture *f, bool decode, int window)
+/* Rows of a tile without keys are in the list of what is combined, with no parts, once for each head. */
+static void check_keyless(const struct fixture *f, int seq_idx, int row, int n_rows)
+{
+    struct lf_attn_cuda_task tile = {.seq_idx = seq_idx, .row = row};
+    for (; tile.kv_head < f->shape.n_kv_heads; tile.kv_head++) {
+        const struct lf_attn_cuda_combine *m = combine_of(&f->map, &tile);
+        assert_non_null(m);
+        assert_int_equal(m->n_rows, n_rows);
+        assert_int_equal(m->n_parts, 0);
+        assert_int_equal(m->n_group, 1);
+        bool in_prefill = m - f->map.combine >= f->map.counts.n_combine;
+        assert_int_equal(in_prefill, !f->seqs[seq_idx].is_decode);
+    }
+}
+
+/* Sum over all rows, heads and their splits' keys, from the definition; *n_keyless: entries for tiles without. */
+static int64_t expected_work(const struct fixture *f, bool decode, int window, int *n_keyless)
 {
     int group = f->shape.n_heads / f->shape.n_kv_heads;
     int tile = decode ? LF_ATTN_DECODE_ROWS : LF_ATTN_PREFILL_ROWS / group * group;
@@ -156,13 +179,16 @@ static int64_t expected_work(const struct fixture *f, bool decode, int window)
         if (seq->is_decode != decode) continue;
         int n_rows = seq->n_tokens * group, pos0 = seq->kv_len - seq->n_tokens;
         for (int row = 0, n; row < n_rows; row += n) {
-            int first = pos0 + row / group, split = decode ? 0 : lf_attn_prefill_split(first);
+            int first = pos0 + row / group, split = decode ? 0 : lf_attn_prefill_split(first, f->shape.stripe.n);
             for (n = group; n < LF_MIN(tile, n_rows - row); n += group)
-                if (!decode && lf_attn_prefill_split(pos0 + (row + n) / group) != split) break;
+                if (!decode && lf_attn_prefill_split(pos0 + (row + n) / group, f->shape.stripe.n) != split) break;
             n = LF_MIN(n, LF_MIN(tile, n_rows - row));
             int last = pos0 + (row + n - 1) / group;
             int lowest = window > 0 && first >= window ? first - window + 1 : 0;
-            sum += (int64_t)(last + 1 - lf_attn_split_begin(split, lowest)) * n * f->shape.n_kv_heads;
+            int lo = keys_before(f, lowest), hi = keys_before(f, last + 1);
+            if (lo == hi) check_keyless(f, i, row, n);
+            if (lo == hi) *n_keyless += f->shape.n_kv_heads;
+            if (lo < hi) sum += (int64_t)(hi - lf_attn_split_begin(split, lo)) * n * f->shape.n_kv_heads;
         }
     }
     return sum;
@@ -174,13 +200,13 @@ static void check_tables(struct fixture *f, int window)
     const struct lf_attn_map *map = &f->map;
     for (int group = 0; group < 2; group++) {
         lf_attn_map_tables(&f->map, f->seqs, group);
-        assert_in_range(map->n_tables, f->n_seqs, map->caps.n_tables);
+        assert_in_range(map->n_tables, f->shape.stripe.n > 1 ? 0 : f->n_seqs, map->caps.n_tables);
         for (int i = 0; i < f->n_seqs; i++) {
             const struct lf_kv_seq *seq = &f->seqs[i];
             int pos0 = seq->kv_len - seq->n_tokens, lowest = window > 0 ? LF_MAX(pos0 - window + 1, 0) : 0;
             int split = seq->is_decode ? 0 : LF_ATTN_PREFILL_SPLIT_STEP;
-            int first = lf_attn_split_begin(split, lowest) / LF_KV_BLOCK_TOKENS;
-            for (int b = first; b * LF_KV_BLOCK_TOKENS < seq->kv_len; b++) {
+            int first = lf_attn_split_begin(split, keys_before(f, lowest)) / LF_KV_BLOCK_TOKENS;
+            for (int b = first; b * LF_KV_BLOCK_TOKENS < keys_before(f, seq->kv_len); b++) {
                 assert_in_range(map->seqs[i].table + b, 0, map->n_tables - 1);
                 assert_int_equal(map->tables[map->seqs[i].table + b], seq->blocks[b] + 100000 * group);
             }
@@ -204,7 +230,8 @@ static void check_waves(const struct lf_attn_map *map, int window)
             const struct lf_attn_cuda_task *t = &map->prefill[i];
             const struct lf_attn_cuda_seq *s = &map->seqs[t->seq_idx];
             int pos = s->kv_len - s->n_tokens + t->row / (map->n_heads / map->n_kv_heads);
-            int lowest = window > 0 ? LF_MAX(t->key_lo, pos - window + 1) : t->key_lo;
+            int first = lf_kv_stripe_tokens(map->stripe, LF_MAX(pos - window + 1, 0));
+            int lowest = window > 0 ? LF_MAX(t->key_lo, first) : t->key_lo;
             assert_true(s->table + lowest / LF_KV_BLOCK_TOKENS >= wave->table);
             assert_true(s->table + (t->key_hi - 1) / LF_KV_BLOCK_TOKENS < table);
         }
@@ -232,8 +259,12 @@ static void check(struct fixture *f, int window)
         decode += keys_times_rows(&map->decode[i]);
         if (map->decode[i].slot >= 0) claim(claimed, map, &map->decode[i]);
     }
-    assert_int_equal(prefill, expected_work(f, false, window));
-    assert_int_equal(decode, expected_work(f, true, window));
+    int n_keyless = 0, n_without_parts = 0;
+    assert_int_equal(prefill, expected_work(f, false, window, &n_keyless));
+    assert_int_equal(decode, expected_work(f, true, window, &n_keyless));
+    for (int i = 0; i < map->counts.n_combine + map->n_combine_prefill; i++)
+        n_without_parts += map->combine[i].n_parts == 0;
+    assert_int_equal(n_without_parts, n_keyless);
     assert_int_equal(map->counts.n_seqs, f->n_seqs);
     for (int i = 0; i < f->n_seqs; i++) {
         const struct lf_attn_cuda_seq *s = &map->seqs[i];
@@ -299,6 +330,107 @@ static void room_for_expanded_pages_is_that_of_windows(void **state)
     free(f);
 }
 
+/* Sequences of any length, and as short as a page, so that some ranks have nothing of them; windows shorter than a row
+ * of pages. */
+static void check_stripe(struct fixture *f, uint64_t *seed)
+{
+    for (int round = 0; round < 18; round++) {
+        int n = between(seed, 1, MAX_SEQS);
+        for (int i = 0; i < n; i++) {
+            bool decode = between(seed, 0, 2) > 0;
+            int n_rows = decode ? between(seed, 1, 16) : between(seed, 1, MAX_ROWS / MAX_SEQS);
+            int most = between(seed, 0, 2) ? 700 : MAX_LEN;
+            add(f, n_rows, between(seed, n_rows, LF_MAX(n_rows, most)), decode);
+        }
+        check(f, round % 3 == 0 ? 4096 : (round % 3 == 1 ? 37 : 0));
+    }
+}
+
+static void stripes_are_covered_exactly(void **state)
+{
+    (void)state;
+    uint64_t seed = 11;
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    for (int n = 2; n <= 8; n += n < 4 ? 1 : 4) {
+        for (int idx = 0; idx < n; idx++) {
+            fixture_init(f, idx % 2 ? 28 : 8, idx % 2 ? 4 : 1, idx % 3 ? LF_BF16 : LF_E4M3);
+            lf_attn_map_deinit(&f->map);
+            f->shape.stripe = (struct lf_kv_stripe){idx, n};
+            assert_int_equal(lf_attn_map_init(&f->map, &f->shape, SMS, NULL), LF_OK);
+            check_stripe(f, &seed);
+            lf_attn_map_deinit(&f->map);
+        }
+    }
+    free(f);
+}
+
+/* Each sequence is within one page of rank 0: nothing of it is on the others. */
+static void steps_of_which_a_stripe_has_nothing_fit_the_lists(void **state)
+{
+    (void)state;
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    for (int idx = 0; idx < 2; idx++) {
+        fixture_init(f, 8, 8, LF_E4M3);
+        lf_attn_map_deinit(&f->map);
+        f->shape.stripe = (struct lf_kv_stripe){idx, 2};
+        f->shape.max_tokens = MAX_SEQS * LF_KV_BLOCK_TOKENS;
+        f->shape.max_kv_len = LF_KV_BLOCK_TOKENS;
+        assert_int_equal(lf_attn_map_init(&f->map, &f->shape, 1, NULL), LF_OK);
+        for (int n_decode = 0; n_decode <= MAX_SEQS; n_decode += MAX_SEQS / 2) {
+            for (int i = 0; i < MAX_SEQS; i++) add(f, LF_KV_BLOCK_TOKENS, LF_KV_BLOCK_TOKENS, i < n_decode);
+            check(f, 0);
+            assert_int_equal(f->map.counts.n_prefill + f->map.counts.n_decode > 0, idx == 0);
+        }
+        lf_attn_map_deinit(&f->map);
+    }
+    free(f);
+}
+
+/* The same room for expanded pages, of a stripe's part of a window. */
+static void room_for_expanded_pages_is_that_of_a_stripes_windows(void **state)
+{
+    (void)state;
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    uint64_t seed = 10;
+    for (int n = 2; n <= 4; n++) {
+        fixture_init_windows(f, 16, 8, LF_E4M3, 1024);
+        lf_attn_map_deinit(&f->map);
+        f->shape.stripe = (struct lf_kv_stripe){n - 2, n};
+        assert_int_equal(lf_attn_map_init(&f->map, &f->shape, SMS, NULL), LF_OK);
+        assert_true(f->map.caps.n_wave_pages <= (1024 + MAX_ROWS) / n / LF_KV_BLOCK_TOKENS + 18);
+        for (int round = 0; round < 200; round++) {
+            int n_rows = round % 2 ? MAX_ROWS : between(&seed, 1, MAX_ROWS);
+            add(f, n_rows, between(&seed, n_rows, MAX_LEN), false);
+            check(f, round % 3 == 0 ? between(&seed, 1, 1024) : 1024);
+        }
+        lf_attn_map_deinit(&f->map);
+    }
+    free(f);
+}
+
+/* attn_stripe.h, which kernels compute with, says what kv_view.h says. */
+static void positions_of_keys_are_those_of_the_view(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 8; n++) {
+        for (int idx = 0; idx < n; idx++) {
+            struct lf_kv_stripe stripe = {idx, n};
+            assert_int_equal(lf_attn_stripe_keys(idx, n, -5), 0);
+            for (int pos = 0, key = 0; pos < 5 * n * LF_KV_BLOCK_TOKENS; pos++) {
+                assert_int_equal(lf_attn_stripe_keys(idx, n, pos), lf_kv_stripe_tokens(stripe, pos));
+                assert_int_equal(lf_attn_stripe_keys(idx, n, pos), key);
+                bool has = lf_kv_stripe_has(stripe, pos);
+                assert_int_equal(lf_attn_stripe_position(idx, n, key) == pos, has);
+                assert_true(lf_attn_stripe_position(idx, n, key) >= pos);
+                key += has;
+            }
+        }
+    }
+}
+
 static void an_empty_step_has_no_tasks(void **state)
 {
     (void)state;
@@ -320,7 +452,7 @@ static void few_long_tiles_are_split_and_many_are_not(void **state)
     fixture_init(f, 8, 1, LF_BF16);
     add(f, 256, 131072, false);
     lf_attn_map_build(&f->map, f->seqs, 1, 0);
-    int n_tiles = 256 * 8 / 128, share = n_tiles * (131072 / SMS), split = lf_attn_prefill_split(131000);
+    int n_tiles = 256 * 8 / 128, share = n_tiles * (131072 / SMS), split = lf_attn_prefill_split(131000, 0);
     assert_int_equal(f->map.n_combine_prefill, n_tiles);
     assert_int_equal(f->map.counts.n_prefill, n_tiles * (131072 / split));
     for (int i = 0; i < f->map.counts.n_prefill; i++) {
@@ -424,7 +556,7 @@ static void prompts_across_another_split_length_fit_the_lists(void **state)
         f->shape.max_tokens = 2 * MAX_SEQS;
         assert_int_equal(lf_attn_map_init(&f->map, &f->shape, 1, NULL), LF_OK);
         for (int i = 0; i < MAX_SEQS; i++) add(f, 2, edge + 1, false);
-        bool changes = lf_attn_prefill_split(edge - 1) != lf_attn_prefill_split(edge);
+        bool changes = lf_attn_prefill_split(edge - 1, 0) != lf_attn_prefill_split(edge, 0);
         check(f, 0);
         assert_int_equal(f->map.counts.n_prefill, MAX_SEQS * 2 * (changes ? 2 : 1));
         lf_attn_map_deinit(&f->map);
@@ -459,14 +591,14 @@ static void splits_are_cut_at_fixed_positions(void **state)
     assert_int_equal(lf_attn_split_end(LF_ATTN_PREFILL_SPLIT_MAX, 40000),
                      40000 / LF_ATTN_PREFILL_SPLIT_MAX * LF_ATTN_PREFILL_SPLIT_MAX + LF_ATTN_PREFILL_SPLIT_MAX);
     for (int last = LF_ATTN_PREFILL_NEAR; last < MAX_LEN; last += 97) { /* few splits, and the shortest that do */
-        int split = lf_attn_prefill_split(last);
+        int split = lf_attn_prefill_split(last, 0);
         assert_int_equal(split % LF_ATTN_PREFILL_SPLIT_STEP, 0);
         if (split < LF_ATTN_PREFILL_SPLIT_MAX) assert_true(last < LF_ATTN_PREFILL_SPLITS * split);
         assert_true(last >= LF_ATTN_PREFILL_SPLITS * (split - LF_ATTN_PREFILL_SPLIT_STEP));
     }
-    assert_int_equal(lf_attn_prefill_split(0), LF_ATTN_PREFILL_SPLIT_NEAR);
-    assert_int_equal(lf_attn_prefill_split(LF_ATTN_PREFILL_NEAR - 1), LF_ATTN_PREFILL_SPLIT_NEAR);
-    assert_int_equal(lf_attn_prefill_split(MAX_LEN * 100), LF_ATTN_PREFILL_SPLIT_MAX);
+    assert_int_equal(lf_attn_prefill_split(0, 0), LF_ATTN_PREFILL_SPLIT_NEAR);
+    assert_int_equal(lf_attn_prefill_split(LF_ATTN_PREFILL_NEAR - 1, 0), LF_ATTN_PREFILL_SPLIT_NEAR);
+    assert_int_equal(lf_attn_prefill_split(MAX_LEN * 100, 0), LF_ATTN_PREFILL_SPLIT_MAX);
     for (int key = 0; key < 5 * LF_ATTN_DECODE_SPLIT_MAX * LF_ATTN_DECODE_SPLIT_SHARE; key += 97) {
         int begin = lf_attn_split_begin(0, key), end = lf_attn_split_end(0, key);
         assert_true(begin <= key && key < end);
@@ -536,6 +668,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_steps_are_covered_exactly),
                                        cmocka_unit_test(room_for_expanded_pages_is_that_of_windows),
+                                       cmocka_unit_test(stripes_are_covered_exactly),
+                                       cmocka_unit_test(steps_of_which_a_stripe_has_nothing_fit_the_lists),
+                                       cmocka_unit_test(room_for_expanded_pages_is_that_of_a_stripes_windows),
+                                       cmocka_unit_test(positions_of_keys_are_those_of_the_view),
                                        cmocka_unit_test(an_empty_step_has_no_tasks),
                                        cmocka_unit_test(few_long_tiles_are_split_and_many_are_not),
                                        cmocka_unit_test(tiles_without_room_for_partial_rows_come_whole_and_first),
