@@ -344,7 +344,281 @@ static void columns_come_together_and_broadcasts_reach_all(void **state)
     run_all(gathers, NULL);
 }
 
+/* ---- combining ---- */
+
+/* Of attention that has seen nothing of a head on some ranks, or on none: what those bring is not to be looked at. Now
+ * and then the last rank has seen nothing at all. */
+static float lse_of(const struct rank *r, int rank, int message, size_t head)
+{
+    uint64_t bits = lf_random64(31 + (uint64_t)rank, (uint64_t)message << 32 | head);
+    bool sees_none = message % 5 == 3 && rank == r->n_ranks - 1;
+    return sees_none || bits % 3 == 0 || head % 11 == 5 ? -INFINITY : (float)(bits % 1000) / 20 - 25;
+}
+
+static uint16_t part_of(int rank, int message, size_t i)
+{
+    float x = brought(rank, message, i);
+    uint16_t rounded;
+    lf_from_f32(&rounded, LF_BF16, &x, 1);
+    return rounded;
+}
+
+struct combine {
+    int message, n_rows, n_heads, dim;
+    uint16_t *x, *all, *own;
+    float *lse;
+    struct lf_lse_combine_params p; /* of all rows to all */
+};
+
+static size_t n_heads_of(const struct combine *c)
+{
+    return (size_t)c->n_rows * (size_t)c->n_heads;
+}
+
+/* x, then lse, in b->x; what all get, then what this rank gets, in b->y. */
+static struct combine make_combine(const struct buffers *b, int message, int n_rows, int n_heads, int dim)
+{
+    struct combine c = {.message = message, .n_rows = n_rows, .n_heads = n_heads, .dim = dim};
+    size_t n = n_heads_of(&c) * (size_t)dim;
+    c.x = malloc(3 * (n + 1) * sizeof(*c.x));
+    c.lse = malloc((n_heads_of(&c) + 1) * sizeof(*c.lse));
+    assert_true(c.x && c.lse);
+    c.all = c.x + n;
+    c.own = c.all + n;
+    c.p = (struct lf_lse_combine_params){.out = b->y.ptr,
+                                         .x = b->x.ptr,
+                                         .lse = (float *)(void *)((uint16_t *)b->x.ptr + n),
+                                         .dtype = LF_BF16,
+                                         .n_rows = n_rows,
+                                         .n_heads = n_heads,
+                                         .dim = dim};
+    return c;
+}
+
+static void end_combine(struct combine *c)
+{
+    free(c->x);
+    free(c->lse);
+}
+
+static void bring_parts(const struct rank *r, struct combine *c, int message)
+{
+    size_t dim = (size_t)c->dim;
+    c->message = message;
+    for (size_t head = 0; head < n_heads_of(c); head++) {
+        c->lse[head] = lse_of(r, r->rank, message, head);
+        for (size_t i = head * dim; i < (head + 1) * dim; i++)
+            c->x[i] = c->lse[head] == -INFINITY ? 0x7fc0 /* NaN */ : part_of(r->rank, message, i);
+    }
+    lf_upload(r->dev, (void *)(uintptr_t)c->p.x, c->x, n_heads_of(c) * dim * sizeof(*c->x));
+    lf_upload(r->dev, (void *)(uintptr_t)c->p.lse, c->lse, n_heads_of(c) * sizeof(*c->lse));
+}
+
+/* By the formula in double: bf16 may round to either neighbour of it, floats before that within a hundred thousandth of
+ * the largest part. */
+static void expect_channel(const struct rank *r, const struct combine *c, size_t head, size_t i)
+{
+    double most = -INFINITY, sum = 0, out = 0, largest = 0;
+    for (int k = 0; k < r->n_ranks; k++) most = fmax(most, (double)lse_of(r, k, c->message, head));
+    for (int k = 0; k < r->n_ranks; k++) {
+        double lse = (double)lse_of(r, k, c->message, head), x = (double)lf_f32_from_bf16(part_of(k, c->message, i));
+        if (lse == -INFINITY) continue;
+        sum += exp(lse - most);
+        out += exp(lse - most) * x;
+        largest = fmax(largest, fabs(x));
+    }
+    double expected = sum > 0 ? out / sum : 0, got = (double)lf_f32_from_bf16(c->all[i]);
+    if (!(fabs(got - expected) <= 0x1.01p-8 * fabs(expected) + 1e-5 * largest))
+        fail_msg("rank %d of %d, message %d of %d rows: channel %zu is %g, expected %g", r->rank, r->n_ranks,
+                 c->message, c->n_rows, i, got, expected);
+}
+
+/* Where a rank's rows begin: even, or of every other rank none. */
+static void set_first(const struct rank *r, const struct combine *c, int first[MOST_RANKS + 1])
+{
+    for (int k = 0; k <= r->n_ranks; k++) {
+        int share = c->message % 2 || k == r->n_ranks ? k : k / 2 * 2;
+        first[k] = (int)((int64_t)c->n_rows * share / r->n_ranks);
+    }
+}
+
+/* What all get is right, and what each gets of its own has the same bits. */
+static void expect_combined(const struct rank *r, struct combine *c, const void *own, const int *first)
+{
+    size_t n = n_heads_of(c) * (size_t)c->dim, row = (size_t)c->n_heads * (size_t)c->dim;
+    size_t begin = (size_t)first[r->rank] * row, end = (size_t)first[r->rank + 1] * row;
+    lf_download(r->dev, c->all, c->p.out, n * sizeof(*c->all));
+    lf_download(r->dev, c->own, own, (end - begin) * sizeof(*c->own));
+    for (size_t i = 0; i < n; i++) expect_channel(r, c, i / (size_t)c->dim, i);
+    if (memcmp(c->own, c->all + begin, (end - begin) * sizeof(*c->own)) != 0)
+        fail_msg("rank %d of %d, message %d of %d rows: its own rows have other bits", r->rank, r->n_ranks, c->message,
+                 c->n_rows);
+}
+
+static void check_combine(struct rank *r, const struct buffers *b, int message, int n_rows, int n_heads, int dim)
+{
+    int first[MOST_RANKS + 1];
+    struct combine c = make_combine(b, message, n_rows, n_heads, dim);
+    struct lf_lse_combine_params own = c.p;
+    own.first = first;
+    own.out = (uint16_t *)b->y.ptr + n_heads_of(&c) * (size_t)dim;
+    bring_parts(r, &c, message);
+    set_first(r, &c, first);
+    lf_comm_lse_combine(r->comm, &c.p);
+    lf_comm_lse_combine(r->comm, &own);
+    expect_combined(r, &c, own.out, first);
+    end_combine(&c);
+}
+
+/* On both sides of what packets take; as many rows as a step has; none. */
+static void combines(struct rank *r)
+{
+    static const int rows[] = {1, 2, 3, 8, 31, 32, 33, 0, 127, 600, 5000};
+    struct buffers b = take(r, 6 << 20);
+    for (int i = 0; i < (int)LF_N_ELEMS(rows); i++) {
+        check_combine(r, &b, i, rows[i], 32 / (1 + i % 4), i < 8 ? 128 : 64);
+        check_combine(r, &b, 100 + i, LF_MIN(rows[i], 200), 1 + i % 3, i % 2 ? 8 : 512);
+    }
+    for (int i = 0; i < 100; i++) /* one after another, of any size */
+        check_combine(r, &b, 200 + i, (int)(lf_random64(12, (uint64_t)i) % (i % 10 == 0 ? 500 : 20)), 4, 64);
+    give(r, &b);
+}
+
+static void parts_of_attention_are_combined(void **state)
+{
+    (void)state;
+    run_all(combines, NULL);
+}
+
+/* As a step has them: to all, a sum beside it, and to their owners. */
+static void queue_combines(struct rank *r, struct buffers *sums, const struct combine *c,
+                           const struct lf_lse_combine_params *own)
+{
+    lf_comm_lse_combine(r->comm, &c->p);
+    for (size_t n = 4096; n <= 100000; n += 95904)
+        lf_comm_all_reduce(r->comm, &(struct lf_all_reduce_params){.y = sums->y.ptr, .x = sums->x.ptr, .n = n});
+    lf_comm_lse_combine(r->comm, own);
+}
+
+static void replay_combines(struct rank *r)
+{
+    int first[MOST_RANKS + 1];
+    struct buffers b = take(r, 1 << 20), sums = take(r, 100000);
+    struct combine c = make_combine(&b, 1, 4, 32, 128);
+    struct lf_lse_combine_params own = c.p;
+    own.first = first;
+    own.out = (uint16_t *)b.y.ptr + n_heads_of(&c) * (size_t)c.dim;
+    set_first(r, &c, first);
+    queue_combines(r, &sums, &c, &own);
+    assert_int_equal(lf_device_sync(r->dev, NULL), LF_OK);
+    lf_comm_meet(r->comm);
+    assert_true(lf_graph_begin(r->dev));
+    queue_combines(r, &sums, &c, &own);
+    struct lf_graph *graph = lf_graph_end(r->dev);
+    assert_non_null(graph);
+    lf_comm_meet(r->comm);
+    for (int i = 0; i < 60; i++) {
+        bring_parts(r, &c, 400 + i);
+        bring(r, &sums, sums.x, r->rank, i, 100000);
+        lf_graph_launch(r->dev, graph);
+        expect_combined(r, &c, own.out, first);
+        expect_sums(r, &sums, sums.y.ptr, i, 100000, false);
+    }
+    assert_int_equal(lf_device_sync(r->dev, NULL), LF_OK);
+    lf_graph_destroy(r->dev, graph);
+    end_combine(&c);
+    give(r, &sums);
+    give(r, &b);
+}
+
+static void graphs_replay_combines_beside_sums(void **state)
+{
+    (void)state;
+    run_all(replay_combines, NULL);
+}
+
+/* ---- rows and columns ---- */
+
+/* This rank among those of its row or column. */
+static struct rank rank_along(const struct rank *r, enum lf_comm_axis axis, int n_columns)
+{
+    struct rank of = *r;
+    struct lf_err err;
+    if (lf_comm_along(&of.comm, r->comm, axis, n_columns, &err) != LF_OK) fail_msg("%s", err.message);
+    of.rank = lf_comm_rank(of.comm);
+    of.n_ranks = lf_comm_n_ranks(of.comm);
+    return of;
+}
+
+/* Now along one axis, now along the other, now among all; each line has messages of its own. */
+static void along_both_axes(struct rank *r)
+{
+    int n_columns = r->n_ranks / 2, n_axes = n_columns > 1 ? 3 : 2;
+    struct rank of[3] = {*r, rank_along(r, LF_COMM_COLUMN, n_columns), *r};
+    int lines[3] = {0, r->rank % n_columns, r->rank / n_columns};
+    if (n_columns > 1) of[2] = rank_along(r, LF_COMM_ROW, n_columns);
+    struct buffers b = take(r, 4 << 20);
+    for (int i = 0; i < 200; i++) {
+        int axis = (int)(lf_random64(8, (uint64_t)i) % (uint64_t)n_axes), message = i + 1000 * lines[axis];
+        size_t n = 1 + lf_random64(3, (uint64_t)i) % (i % 8 == 0 ? 300000 : 20000);
+        switch (i % 4) {
+        case 0:
+            check_sum(&of[axis], &b, message, n);
+            break;
+        case 1:
+            check_gather(&of[axis], &b, message, 1 + n % 5000, 1 + n % 5, 4);
+            break;
+        case 2:
+            check_broadcast(&of[axis], &b, message, n);
+            break;
+        default:
+            check_combine(&of[axis], &b, message, (int)(n % 300), 4, 64);
+        }
+    }
+    give(r, &b);
+    lf_comm_destroy(of[1].comm);
+    if (n_columns > 1) lf_comm_destroy(of[2].comm);
+}
+
+static void collectives_of_rows_and_columns_are_theirs_alone(void **state)
+{
+    (void)state;
+    run_all(along_both_axes, NULL);
+}
+
 /* ---- failing ---- */
+
+static void leave_a_column(struct rank *r)
+{
+    struct rank column = rank_along(r, LF_COMM_COLUMN, r->n_ranks / 2);
+    struct buffers b = take(r, 8192);
+    struct combine c = make_combine(&b, 0, 1, 32, 128);
+    for (int i = 0; i < (r->rank == 1 ? 2 : 20); i++) lf_comm_lse_combine(column.comm, &c.p);
+    assert_int_equal(lf_device_sync(r->dev, NULL), LF_OK);
+    end_combine(&c);
+    lf_comm_destroy(column.comm);
+    lf_buffer_free(r->dev, &b.x);
+    lf_buffer_free(r->dev, &b.y);
+    free(b.host);
+}
+
+static void a_rank_that_does_not_come_to_its_column_is_named(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= LF_MIN(n_gpus, 4); n *= 2) {
+        struct ranks ranks;
+        int waiting = n == 2 ? 0 : 3;
+        char expected[80];
+        (void)snprintf(expected, sizeof(expected), "the GPU of rank %d waited 500 ms for that of rank 1", waiting);
+        int64_t before = lf_clock_ns();
+        start(&ranks, n, 500, leave_a_column, NULL);
+        join(&ranks);
+        assert_true(lf_clock_ns() - before < 60 * LF_NS_PER_S);
+        assert_int_equal(ranks.of[waiting].status, LF_DEVICE);
+        assert_string_equal(ranks.of[waiting].err.message, expected);
+        end(&ranks);
+    }
+}
 
 static void leave_after_some(struct rank *r)
 {
@@ -436,6 +710,10 @@ int main(void)
         cmocka_unit_test(graphs_replay_them),
         cmocka_unit_test(half_a_norm_is_made_on_the_way),
         cmocka_unit_test(columns_come_together_and_broadcasts_reach_all),
+        cmocka_unit_test(parts_of_attention_are_combined),
+        cmocka_unit_test(graphs_replay_combines_beside_sums),
+        cmocka_unit_test(collectives_of_rows_and_columns_are_theirs_alone),
+        cmocka_unit_test(a_rank_that_does_not_come_to_its_column_is_named),
         cmocka_unit_test(a_rank_that_does_not_come_is_named_in_time),
         cmocka_unit_test(an_abort_ends_kernels_that_wait),
         cmocka_unit_test(gpus_that_are_not_there_are_refused),
