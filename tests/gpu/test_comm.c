@@ -422,7 +422,7 @@ static void expect_channel(const struct rank *r, const struct combine *c, size_t
     for (int k = 0; k < r->n_ranks; k++) most = fmax(most, (double)lse_of(r, k, c->message, head));
     for (int k = 0; k < r->n_ranks; k++) {
         double lse = (double)lse_of(r, k, c->message, head), x = (double)lf_f32_from_bf16(part_of(k, c->message, i));
-        if (lse == -INFINITY) continue;
+        if (isinf(lse)) continue;
         sum += exp(lse - most);
         out += exp(lse - most) * x;
         largest = fmax(largest, fabs(x));

@@ -358,23 +358,18 @@ static void what_rows_are_of_lives_as_long_as_they(void **state)
 
 enum { CTX = 4096 };
 
-/* Of a GPU, as far as a plan is concerned: one with activations in bf16 whose memory is not the host's. */
-static struct lf_plan gpu_plan_of(struct lf_hparams *hp, struct lf_split split, int chunk)
+/* Of a GPU that need not be there. */
+static struct lf_plan gpu_plan_of(struct lf_device *dev, struct lf_hparams *hp, struct lf_split split, int chunk)
 {
     struct lf_plan plan;
     struct lf_err err;
-    struct lf_device *dev;
-    struct lf_device_opts device = {.name = "cpu", .n_threads = 1, .max_isa = LF_ISA_C};
     struct lf_plan_opts opts = {
         .ctx = CTX, .chunk = chunk, .max_seqs = 4, .kv_tokens = CTX, .kv_dtype = LF_BF16, .cache_groups = true};
     hp->max_positions = 2 * CTX;
     hp->split = split;
-    assert_int_equal(lf_device_open(&dev, &device, NULL), LF_OK);
-    struct lf_device_info info = *lf_device_info(dev);
-    info.is_host = false;
-    info.act_dtype = LF_BF16;
-    if (lf_plan_make(&plan, hp, 1000, lf_device_ops(dev), &info, &opts, &err) != LF_OK) fail_msg("%s", err.message);
-    lf_device_close(dev);
+    hp->split.rows_least = lf_device_info(dev)->split_rows;
+    if (lf_plan_make(&plan, hp, 1000, lf_device_ops(dev), lf_device_info(dev), &opts, &err) != LF_OK)
+        fail_msg("%s", err.message);
     return plan;
 }
 
@@ -382,20 +377,28 @@ static void a_gpu_has_its_part_of_the_cache_and_memory_for_each_end(void **state
 {
     (void)state;
     struct lf_hparams hp;
+    struct lf_device *dev;
+    struct lf_device_opts device = {.name = "cuda", .gpu_memory_bytes = (uint64_t)80 << 30, .gpu_n_sms = 132};
+    if (lf_device_open(&dev, &device, NULL) != LF_OK) skip(); /* built without CUDA */
     read_llama(&hp);
-    struct lf_plan one = gpu_plan_of(&hp, (struct lf_split){.n_cp = 1}, 2048);
+    struct lf_plan one = gpu_plan_of(dev, &hp, (struct lf_split){.n_cp = 1}, 2048);
     for (int n_tp = 1; n_tp <= 2; n_tp++)
         for (int n_cp = 2; n_cp <= 4; n_cp *= 2) {
-            struct lf_split split = {.n_ranks = n_tp, .n_cp = n_cp, .rows_least = 128};
-            struct lf_plan p = gpu_plan_of(&hp, split, 2048);
+            struct lf_plan p = gpu_plan_of(dev, &hp, (struct lf_split){.n_ranks = n_tp, .n_cp = n_cp}, 2048);
             assert_int_equal((uint64_t)(n_cp * n_tp) * p.kv_bytes, one.kv_bytes);
             assert_int_equal(p.total_bytes, p.weight_bytes + p.workspace_bytes + p.kv_bytes + p.comm_bytes);
             assert_int_equal(p.comm_bytes, lf_comm_gpu_bytes(n_tp * n_cp, n_tp));
             assert_true(p.act_bytes < one.act_bytes);
         }
-    assert_int_equal(lf_comm_gpu_bytes(4, 2), lf_comm_gpu_bytes(4, 0) + 2 * lf_comm_gpu_bytes(2, 0));
-    assert_int_equal(lf_comm_gpu_bytes(4, 1), 2 * lf_comm_gpu_bytes(4, 0));
+    lf_device_close(dev);
     lf_hparams_deinit(&hp);
+}
+
+static void rows_and_columns_have_peer_memory_of_their_own(void **state)
+{
+    (void)state;
+    assert_int_equal(lf_comm_gpu_bytes(4, 2), lf_comm_gpu_bytes(4, 0) + 2 * lf_comm_gpu_bytes(2, 0));
+    assert_int_equal(lf_comm_gpu_bytes(4, 1), 2 * lf_comm_gpu_bytes(4, 0)); /* columns of all, and no rows */
 }
 
 static struct lf_plan plan_of(struct lf_hparams *hp, int n_cp, int ctx)
@@ -463,6 +466,7 @@ int main(void)
         cmocka_unit_test(gathers_and_combines_that_do_not_fit_are_found),
         cmocka_unit_test(the_cost_of_a_large_step_is_divided),
         cmocka_unit_test(what_rows_are_of_lives_as_long_as_they),
+        cmocka_unit_test(rows_and_columns_have_peer_memory_of_their_own),
         cmocka_unit_test(a_gpu_has_its_part_of_the_cache_and_memory_for_each_end),
         cmocka_unit_test(each_rank_has_its_part_of_the_cache_and_a_longer_context_fits),
         cmocka_unit_test(the_workspace_of_a_rank_is_smaller),
