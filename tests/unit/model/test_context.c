@@ -301,6 +301,9 @@ static void the_cost_of_a_large_step_is_divided(void **state)
     for (int i = 0; i < two.of[LF_WANTED_ALL].n_ops; i++) {
         const struct lf_op *op = &two.of[LF_WANTED_ALL].ops[i];
         flops[1][op->kind] += lf_pass_cost(&two.of[LF_WANTED_ALL], op, two.recorded.slots, weights, &own).flops;
+        if (op->kind != LF_OP_GATHER_ROWS) continue; /* rows that all ranks have are not gathered */
+        assert_true(lf_pass_cost(&two.of[LF_WANTED_ALL], op, two.recorded.slots, weights, &own).bytes > 0);
+        assert_true(lf_pass_cost(&two.of[LF_WANTED_ALL], op, two.recorded.slots, weights, &step).bytes == 0);
     }
     assert_true(flops[0][LF_OP_ATTENTION] > 0 && 2 * flops[1][LF_OP_ATTENTION] == flops[0][LF_OP_ATTENTION]);
     assert_true(2 * flops[1][LF_OP_RMSNORM] == flops[0][LF_OP_RMSNORM]);
