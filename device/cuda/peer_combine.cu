@@ -60,9 +60,9 @@ template <class T, int N> LF_GPU_FN uint4 combine(const parts<N> &p)
             out[2 * k + 1] = __fmaf_rn(weight, x.y, out[2 * k + 1]);
         }
     }
-    if (sum != 0.0f)
+    float by = sum != 0.0f ? sum : 1.0f; /* of no keys out is 0 */
 #pragma unroll
-        for (int k = 0; k < ELEMS; k++) out[k] /= sum;
+    for (int k = 0; k < ELEMS; k++) out[k] /= by;
     return make_uint4(pack<T>(out[0], out[1]), pack<T>(out[2], out[3]), pack<T>(out[4], out[5]),
                       pack<T>(out[6], out[7]));
 }
