@@ -30,21 +30,26 @@ enum lf_status lf_comm_create(struct lf_comm **out, struct lf_comm_group *group,
     return LF_OK;
 }
 
-enum lf_status lf_comm_along(struct lf_comm **out, const struct lf_comm *comm, enum lf_comm_axis axis, int n_columns,
+enum lf_status lf_comm_along(struct lf_comm **out, struct lf_comm *comm, enum lf_comm_axis axis, int n_columns,
                              struct lf_err *err)
 {
     int n_all = lf_comm_group_n_ranks(comm->group);
     bool is_row = axis == LF_COMM_ROW;
     LF_ASSERT(comm->axis == LF_COMM_ALL && axis != LF_COMM_ALL && n_columns > 0 && n_all % n_columns == 0);
-    LF_ASSERT(comm->backend == &lf_comm_backend_cpu);
-    LF_TRY(lf_comm_create(out, comm->group, comm->rank, err));
-    struct lf_comm *c = *out;
+    struct lf_comm *c;
+    LF_TRY(lf_comm_create(&c, comm->group, comm->rank, err));
     c->axis = axis;
     c->rank = is_row ? comm->rank % n_columns : comm->rank / n_columns;
     c->n_ranks = is_row ? n_columns : n_all / n_columns;
     c->stride = is_row ? 1 : n_columns;
     c->first = comm->rank - c->rank * c->stride;
-    return LF_OK;
+    c->backend = comm->backend;
+    enum lf_status status = c->backend->connect_along ? c->backend->connect_along(c, comm, err) : LF_OK;
+    if (status == LF_OK)
+        *out = c;
+    else
+        lf_comm_destroy(c);
+    return status;
 }
 
 void lf_comm_destroy(struct lf_comm *comm)
@@ -80,9 +85,12 @@ void lf_comm_end(struct lf_comm *comm)
     lf_comm_group_abort(comm->group, LF_SHUTDOWN, "the work is done");
 }
 
-uint64_t lf_comm_gpu_bytes(int n_ranks)
+uint64_t lf_comm_gpu_bytes(int n_ranks, int n_columns)
 {
-    return lf_peer_bytes(n_ranks);
+    uint64_t bytes = lf_peer_bytes(n_ranks);
+    if (n_columns == 0) return bytes;
+    bytes += lf_peer_bytes(n_ranks / n_columns);
+    return n_columns > 1 ? bytes + lf_peer_bytes(n_columns) : bytes;
 }
 
 int lf_comm_norm_tokens(const struct lf_comm *comm, int width)

@@ -49,8 +49,9 @@ int lf_comm_group_n_ranks(const struct lf_comm_group *group);
 /* Memory of the host that a group takes, once all of it has been used: by as many ends of each rank, those of
  * lf_comm_along with it. */
 uint64_t lf_comm_group_bytes(int n_ranks, int n_ends);
-/* Memory of its own that each GPU gives to it. */
-uint64_t lf_comm_gpu_bytes(int n_ranks);
+/* Memory of its own that each GPU gives to it, and to the ends of its row and column in a grid of so many columns. 0
+ * columns: there are no such ends. */
+uint64_t lf_comm_gpu_bytes(int n_ranks, int n_columns);
 /* Ends the group: any thread, at any time. The first reason stays, and its status, which lf_comm_check returns from
  * then on: LF_SHUTDOWN where nothing has gone wrong. The reason is copied. */
 void lf_comm_group_abort(struct lf_comm_group *group, enum lf_status status, const char *reason);
@@ -63,10 +64,11 @@ LF_MUST_CHECK enum lf_status lf_comm_create(struct lf_comm **out, struct lf_comm
 void lf_comm_destroy(struct lf_comm *comm); /* accepts NULL; no rank is in a collective any more */
 /* The ranks of a group as a grid, row by row with so many columns: another end of this rank, for collectives among
  * those of its row, or of its column, who count from 0 on there. Failing stays the group's, and messages and meetings
- * are for ends of the whole group alone, as exchanges are. n_columns divides the number of ranks. Of CPUs.
- * LF_NO_MEMORY. */
+ * are for ends of the whole group alone, as exchanges are. n_columns divides the number of ranks. Of GPUs, behind
+ * lf_comm_connect and by all ranks, each with the same axis: they wait for one another as there. Each axis is asked for
+ * once, and such an end is destroyed before that of the whole group. LF_NO_MEMORY, LF_DEVICE. */
 enum lf_comm_axis { LF_COMM_ALL, LF_COMM_ROW, LF_COMM_COLUMN, LF_COMM_AXES_N };
-LF_MUST_CHECK enum lf_status lf_comm_along(struct lf_comm **out, const struct lf_comm *comm, enum lf_comm_axis axis,
+LF_MUST_CHECK enum lf_status lf_comm_along(struct lf_comm **out, struct lf_comm *comm, enum lf_comm_axis axis,
                                            int n_columns, struct lf_err *err);
 /* Before the first collective, by each rank's thread, with its device: all ranks have devices of one kind. GPUs wait
  * here for one another, for ever, as in lf_comm_meet. LF_UNSUPPORTED where they cannot reach each other's memory,
@@ -106,16 +108,22 @@ struct lf_all_gather_params {
 };
 void lf_comm_all_gather(struct lf_comm *comm, const struct lf_all_gather_params *params);
 
-/* Not on GPUs yet. Each rank brings what attention made of the keys that it has: x, already divided by the sum of their
+/* Each rank brings what attention made of the keys that it has: x, already divided by the sum of their
  * e^score, and the logarithm of that sum. Of a head of a row (Dao et al. 2022, §3.1, over ranks instead of tiles):
  *
  *     m = max lseᵣ     out = Σ e^(lseᵣ - m) · xᵣ / Σ e^(lseᵣ - m)     both sums from rank 0 on
  *
- * A rank without a key for it has lse -inf, and its x is not looked at; where no rank has one out is 0. */
+ * A rank without a key for it has lse -inf, and its x is not looked at; where no rank has one out is 0.
+ *
+ * Weights and sums are floats. x and out are what attention makes of activations there: floats on a CPU, bf16 or fp16
+ * on a GPU, where each xᵣ has been rounded once before it comes here, and out is again. The weights are positive and
+ * add up to 1, so the first rounding moves out by no more than half a unit in the last place of the largest |xᵣ|: of
+ * bf16 2^-8 of it, as much as the second one may. */
 struct lf_lse_combine_params {
-    float *out;       /* [first[rank + 1] - first[rank], n_heads, dim], or all rows; does not overlap x */
-    const float *x;   /* [n_rows, n_heads, dim] */
-    const float *lse; /* [n_rows, n_heads] */
+    void *out;           /* [first[rank + 1] - first[rank], n_heads, dim], or all rows; does not overlap x */
+    const void *x;       /* [n_rows, n_heads, dim] */
+    const float *lse;    /* [n_rows, n_heads] */
+    enum lf_dtype dtype; /* of out and x: LF_F32 on a CPU, LF_BF16 or LF_F16 on a GPU, whose dim is a multiple of 8 */
     const int
         *first; /* [n_ranks + 1], from 0 to n_rows, ascending: rank r gets rows from first[r] on. NULL: each all */
     int n_rows, n_heads, dim;

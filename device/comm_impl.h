@@ -19,6 +19,8 @@ struct lf_comm_backend {
     const char *kind; /* of the devices, as struct lf_device_info has it */
     /* All but the collectives may be NULL. connect: by each rank's thread, at the same time. */
     enum lf_status (*connect)(struct lf_comm *comm, struct lf_device *dev, struct lf_err *err);
+    /* along: made of `whole`, which is connected; by each rank's thread, at the same time. */
+    enum lf_status (*connect_along)(struct lf_comm *along, struct lf_comm *whole, struct lf_err *err);
     void (*disconnect)(struct lf_comm *comm);    /* any thread, behind all use of it by all ranks */
     void (*look)(struct lf_comm *comm);          /* fails the group where the device has failed */
     bool (*is_busy)(const struct lf_comm *comm); /* what its device was given is not done; NULL: it always is */
@@ -34,7 +36,7 @@ struct lf_comm_backend {
 /* What a rank of GPUs shows the others (cuda/comm_cuda.c). Under the group's lock. */
 struct lf_comm_gpu {
     int idx;                  /* N of "cuda:N"; -1: not connected */
-    void *base;               /* its peer memory */
+    void *of[LF_COMM_AXES_N]; /* its peer memory, for each of its ends */
     volatile uint32_t *abort; /* a word of the host's memory that its kernels read while they wait */
 };
 
@@ -66,6 +68,11 @@ struct lf_comm {
 /* Ends the group; false. */
 LF_PRINTF(2, 3) bool lf_comm_fail(struct lf_comm *comm, const char *fmt, ...);
 bool lf_comm_is_over(const struct lf_comm *comm);
+/* A rank of the end's, among the group's. */
+static inline int lf_comm_in_group(const struct lf_comm *comm, int rank)
+{
+    return comm->first + rank * comm->stride;
+}
 
 extern const struct lf_comm_backend lf_comm_backend_cpu;
 #ifdef LF_HAVE_CUDA

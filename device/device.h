@@ -56,6 +56,7 @@ struct lf_device_info {
     int sm;                    /* compute capability, 90 for 9.0; 0 on a CPU */
     int n_sms;                 /* multiprocessors; 0 on a CPU */
     int token_tile;            /* GEMMs compute so many tokens at a time, filled or not; 1 on a CPU */
+    int split_rows;            /* with fewer rows a rank of a step, dividing them over ranks gains nothing */
     enum lf_dtype act_dtype;   /* what the activation tensors of lf_ops hold: LF_F32 on a CPU */
     int n_devices;         /* of this kind, from this one on, that reach each other's memory: for ranks. 1 for a CPU */
     bool is_described;     /* by the options, and nothing but that */

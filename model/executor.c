@@ -271,7 +271,7 @@ static enum lf_status meet(const struct lf_executor *x, struct lf_err *err)
 static int find_fused_norm_tokens(const struct lf_executor *x, enum lf_wanted wanted)
 {
     struct lf_step s = step_init(x, wanted, x->limits.chunk, x->limits.max_out);
-    int n = x->comm ? lf_comm_norm_tokens(x->comm, x->hp->hidden) : LF_FUSED_NORM_TOKENS;
+    int n = x->tp ? lf_comm_norm_tokens(x->tp, x->hp->hidden) : LF_FUSED_NORM_TOKENS;
     for (int i = 0; i < s.program->n_ops; i++) {
         const struct lf_op *op = &s.program->ops[i];
         if (!lf_op_has_gemm(op->kind) || !has_fused_norm(op)) continue; /* others have other inputs there */

@@ -1,14 +1,25 @@
 #include "model/interpreter.h"
 
-#include <string.h>
-
 #include "attention/rope.h"
 #include "core/check.h"
 #include "core/clock.h"
 
+static size_t row_bytes(const struct lf_step *s, const struct lf_value *v)
+{
+    return (size_t)v->width * (size_t)lf_value_elem_bytes(v, lf_dtype_bytes(lf_device_info(s->dev)->act_dtype));
+}
+
+/* Own rows that are cut out stay where they are among all; where rows are not divided own rows are all, and nothing is
+ * gathered. */
 static void *at(const struct lf_step *s, int value)
 {
-    return s->base + s->program->values[value].offset;
+    const struct lf_value *v = &s->program->values[value];
+    size_t skipped = 0;
+    while (v->rows_of != LF_NONE && (v->rows == LF_ROWS_OWN || !lf_split_divides(s->n_tokens, s->split))) {
+        if (v->rows == LF_ROWS_OWN) skipped += (size_t)s->first_own * row_bytes(s, v);
+        v = &s->program->values[v->rows_of];
+    }
+    return s->base + v->offset + skipped;
 }
 
 static const struct lf_weight *matrix(const struct lf_step *s, const struct lf_op *op)
@@ -425,32 +436,24 @@ static void all_gather(const struct lf_step *s, const struct lf_op *op)
     lf_comm_all_gather(s->comm, &p);
 }
 
-/* ---- contexts over ranks: of CPUs, whose memory is the host's ---- */
-
-static size_t row_bytes(const struct lf_step *s, const struct lf_value *v)
-{
-    return (size_t)v->width * (size_t)lf_value_elem_bytes(v, lf_dtype_bytes(lf_device_info(s->dev)->act_dtype));
-}
+/* ---- contexts over ranks ---- */
 
 static void gather_rows(const struct lf_step *s, const struct lf_op *op)
 {
     size_t first[LF_RANKS_N + 1], n = row_bytes(s, &s->program->values[op->out[LF_OP_Y]]);
     int n_cp = lf_split_n_cp(s->split);
-    if (!lf_split_divides(s->n_tokens, s->split)) {
-        memcpy(at(s, op->out[LF_OP_Y]), at(s, op->in[LF_OP_X]), (size_t)s->n_tokens * n);
-        return;
-    }
+    if (!lf_split_divides(s->n_tokens, s->split)) return; /* they are there: at() */
     for (int r = 0; r <= n_cp; r++) first[r] = (size_t)lf_split_first(s->n_tokens, r, n_cp) * n;
     struct lf_all_gather_params p = {
         .out = at(s, op->out[LF_OP_Y]), .x = at(s, op->in[LF_OP_X]), .first = first, .n_rows = 1};
     lf_comm_all_gather(s->cp, &p);
 }
 
+/* They are there: at(). */
 static void slice_rows(const struct lf_step *s, const struct lf_op *op)
 {
-    size_t n = row_bytes(s, &s->program->values[op->out[LF_OP_Y]]);
-    memcpy(at(s, op->out[LF_OP_Y]), (const char *)at(s, op->in[LF_OP_X]) + (size_t)s->first_own * n,
-           (size_t)s->n_own * n);
+    (void)s;
+    (void)op;
 }
 
 /* To each rank its own rows, or all of them where each has all, or where they are picked. */
@@ -459,11 +462,11 @@ static void lse_combine(const struct lf_step *s, const struct lf_op *op)
     const struct lf_value *values = s->program->values, *y = &values[op->out[LF_OP_Y]];
     int first[LF_RANKS_N + 1], n_cp = lf_split_n_cp(s->split), n_heads = values[op->in[LF_OP_LSE]].width;
     bool is_divided = y->rows == LF_ROWS_OWN && lf_split_divides(s->n_tokens, s->split);
-    LF_ASSERT(lf_device_info(s->dev)->act_dtype == LF_F32);
     for (int r = 0; r <= n_cp; r++) first[r] = lf_split_first(s->n_tokens, r, n_cp);
     struct lf_lse_combine_params p = {.out = at(s, op->out[LF_OP_Y]),
                                       .x = at(s, op->in[LF_OP_X]),
                                       .lse = at(s, op->in[LF_OP_LSE]),
+                                      .dtype = lf_device_info(s->dev)->act_dtype,
                                       .first = is_divided ? first : NULL,
                                       .n_rows = y->rows == LF_ROWS_OUT ? s->n_out : s->n_tokens,
                                       .n_heads = n_heads,

@@ -186,7 +186,7 @@ static uint64_t comm_bytes(const struct frame *f, const struct lf_step_limits *l
     int n_ranks = lf_split_world(split);
     int n_ends = lf_split_n_cp(split) == 1 ? 1 : lf_split_n_ranks(split) == 1 ? 2 : LF_COMM_AXES_N;
     if (n_ranks == 1) return 0;
-    if (!f->info->is_host) return lf_comm_gpu_bytes(n_ranks);
+    if (!f->info->is_host) return lf_comm_gpu_bytes(n_ranks, n_ends > 1 ? lf_split_n_ranks(split) : 0);
     uint64_t n_words = lf_batch_message_words(limits, &f->kinds->layout);
     return lf_comm_group_bytes(n_ranks, n_ends) + (uint64_t)n_ranks * n_words * sizeof(int32_t);
 }
@@ -557,9 +557,6 @@ static enum lf_status check_ranks(const struct frame *f, struct lf_err *err)
 {
     int n_ranks = lf_split_world(&f->hp->split);
     if (f->info->is_host || n_ranks == 1) return LF_OK;
-    if (lf_split_n_cp(&f->hp->split) > 1)
-        return lf_fail(err, LF_UNSUPPORTED,
-                       "contexts are not divided over GPUs yet: expected --parallel tp=N, or --device cpu");
     if (f->hp->delta.n_v_heads > 0)
         return lf_fail(err, LF_UNSUPPORTED,
                        "gated delta nets have not been run over several GPUs yet: expected one GPU, or --device cpu");

@@ -71,11 +71,11 @@ struct lf_value {
     int each; /* rows for each of those tokens: k of expert rows. 0: one, which are no expert rows */
     int width;
     bool is_float, is_int; /* else act_dtype */
-    bool is_part;          /* of several ranks: this one has some of the columns, and width says how many */
-    bool is_term;          /* of several ranks: it is the sum of what they have */
+    bool is_part, is_term; /* of several ranks: it has so many of the columns; the whole is the sum of theirs */
     int first_op, last_op; /* by lf_program_find_lives: from the op that makes it to the last one that reads it */
     /* By passes/place.c, which lets a value live as long as any in its place: */
     int place, next_long; /* place: the value that it was made for: itself, or the one that it is added to */
+    int rows_of;          /* the value whose rows it has, own ones or all, and where it may lie; else LF_NONE */
     bool is_placed;
     uint64_t offset; /* in the workspace, bytes */
 };

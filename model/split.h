@@ -13,6 +13,7 @@
 struct lf_split {
     int rank, n_ranks; /* of weights */
     int cp_rank, n_cp; /* of contexts */
+    int rows_least;    /* of a step whose rows are divided each rank has so many (device.h); 0: LF_SPLIT_ROWS_LEAST */
 };
 
 static inline int lf_split_n_ranks(const struct lf_split *s)
@@ -39,9 +40,13 @@ static inline int lf_split_world_rank(const struct lf_split *s)
  * in a row then (lf_split_first). Of few tokens each has all rows: weights are read for one as for another, and a
  * gather costs more than a share of so few saves. Decided by the tokens alone, so all ranks agree. */
 enum { LF_SPLIT_ROWS_LEAST = 8 };
+static inline int lf_split_rows_least(const struct lf_split *s)
+{
+    return s->rows_least > 0 ? s->rows_least : LF_SPLIT_ROWS_LEAST;
+}
 static inline bool lf_split_divides(int n_tokens, const struct lf_split *s)
 {
-    return lf_split_n_cp(s) > 1 && n_tokens >= LF_SPLIT_ROWS_LEAST * lf_split_n_cp(s);
+    return lf_split_n_cp(s) > 1 && n_tokens >= lf_split_rows_least(s) * lf_split_n_cp(s);
 }
 
 /* Of n things that are cut anywhere, where the part of a rank begins; that of rank n_ranks is n. No part is longer than
@@ -66,7 +71,7 @@ static inline int lf_split_n_rows(int n_tokens, const struct lf_split *s)
 static inline int lf_split_most_rows(int n_tokens, const struct lf_split *s)
 {
     if (!lf_split_divides(n_tokens, s)) return n_tokens;
-    int undivided = LF_SPLIT_ROWS_LEAST * s->n_cp - 1, divided = lf_split_first(n_tokens, 1, s->n_cp);
+    int undivided = lf_split_rows_least(s) * s->n_cp - 1, divided = lf_split_first(n_tokens, 1, s->n_cp);
     return undivided > divided ? undivided : divided;
 }
 

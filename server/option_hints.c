@@ -22,7 +22,7 @@ const struct lf_option_hint lf_option_hints[] = {
     {"--max-num-batched-tokens", "chunk", NULL},
     {"--tensor-parallel-size -tp", "parallel", "as tp=N; on GPUs those from --device on"},
     {"--decode-context-parallel-size -dcp --prefill-context-parallel-size -pcp", "parallel",
-     "as cp=N, of prompts and answers alike; on CPUs"},
+     "as cp=N, of prompts and answers alike"},
     {"--pipeline-parallel-size -pp --data-parallel-size -dp", NULL, ONE_GPU},
     {"--dtype", NULL, TYPE},
     {"--kv-cache-dtype", "kv-dtype", NULL},

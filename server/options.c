@@ -380,20 +380,21 @@ static const struct lf_option rows[] = {
      .fallback = "",
      .arg = "auto|SPLIT",
      .shown = "tp=1",
-     .help = "tp=N: each layer is divided over N ranks; cp=N: each context, on CPUs; tp=N,cp=M: both; auto: as plan "
+     .help = "tp=N: each layer is divided over N ranks; cp=N: each context; tp=N,cp=M: both; auto: as plan "
              "finds best",
      .detail =
          "Ranks are threads of this process, each with its part of the weights, a cache of its own and its share "
          "of the threads; on a CPU all of them lie in the same memory, on GPUs each takes one: N from the one that "
          "--device names on, which must reach each other's memory (CUDA_VISIBLE_DEVICES says which there are, and "
          "in which order). With tp=N query heads and MLPs must divide by N, KV heads may be fewer. With cp=N each "
-         "rank has all weights and one N-th of every context, and computes one N-th of a prompt; layers of delta "
-         "nets and their states each has and computes whole. Every model can be divided so, on CPUs alone yet. "
-         "Those ranks share one memory: no context gets longer, and each step that decodes reads all weights N "
-         "times. It is the reference of what GPUs will do, whose memories add up. With both there are N times M "
+         "rank has all weights and one N-th of every context, and computes one N-th of a prompt: for contexts that "
+         "one GPU's memory does not hold, and for more GPUs than KV heads. Layers of delta nets and their states "
+         "each has and computes whole, on CPUs alone yet. Ranks of CPUs share one memory: no context gets longer "
+         "there, and each step that decodes reads all weights N times. With both there are N times M "
          "ranks. Answers are the same whatever else is served, as far as they are with one rank, and may differ in "
          "their last bits between one split and another. Which models can be divided is in docs/models.md; not yet "
-         "with --cache-dir or --cache-memory. auto takes the tp=N that fits and answers soonest by what is known "
+         "with --cache-dir or --cache-memory. auto takes the tp=N (cp is not among what it tries) that fits and "
+         "answers soonest by what is known "
          "of the GPUs, and one rank on a CPU; `plan` says what each N would give.",
      .commands = MODELS,
      .group = LF_GROUP_DEVICE},

@@ -277,7 +277,7 @@ static enum lf_status read_ranks(struct lf_runtime *rt, struct lf_err *err)
 enum lf_status lf_runtime_split(struct lf_runtime *rt, int n_ranks, struct lf_err *err)
 {
     LF_TRY(check_ranks(rt->config, n_ranks, err));
-    rt->hp.split = (struct lf_split){.n_ranks = n_ranks};
+    rt->hp.split = (struct lf_split){.n_ranks = n_ranks, .rows_least = rt->hp.split.rows_least};
     rt->dev_opts.n_ranks = n_ranks;
     return find_block_bytes(rt, err);
 }
@@ -306,6 +306,7 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
     rt->dev_opts.act_dtype = rt->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
     LF_TRY_GOTO(read_ranks(rt, err), fail);
     LF_TRY_GOTO(lf_device_open(&rt->dev, &rt->dev_opts, err), fail);
+    rt->hp.split.rows_least = lf_device_info(rt->dev)->split_rows;
     LF_TRY_GOTO(find_block_bytes(rt, err), fail);
     LF_TRY_GOTO(check_speculation(rt, err), fail);
     LF_TRY_GOTO(check_disk(rt, err), fail);

@@ -188,12 +188,6 @@ static bool is_busy(const struct lf_comm *c)
     return c->backend->is_busy && c->backend->is_busy(c);
 }
 
-/* A rank of the end's, among the group's. */
-static int in_group(const struct lf_comm *c, int rank)
-{
-    return c->first + rank * c->stride;
-}
-
 /* Who stands still, where `other` does not come: it may wait itself, in its own row or column. */
 static int find_lost(struct lf_comm_group *g, int other)
 {
@@ -213,18 +207,18 @@ static bool wait_for(struct lf_comm *c, struct lf_count *count, uint32_t at_leas
     struct lf_comm_group *g = c->group;
     int64_t tick_ns = g->timeout_ms * LF_NS_PER_MS / TICKS_N, spin_ns = g->spin_ns;
     enum lf_waited waited = LF_WAITED_TOO_LONG;
-    _Atomic int *awaited = &g->shared->awaited[in_group(c, c->rank)];
+    _Atomic int *awaited = &g->shared->awaited[lf_comm_in_group(c, c->rank)];
     bool is_late = false;
     for (int n = 0; n < TICKS_N; n = is_busy(c) ? 0 : n + 1) {
         waited = lf_count_wait(count, at_least, spin_ns, is_patient ? 0 : lf_clock_ns() + tick_ns);
         if (waited != LF_WAITED_TOO_LONG) break;
         spin_ns = 0;
         is_late = true;
-        atomic_store(awaited, in_group(c, other) + 1);
+        atomic_store(awaited, lf_comm_in_group(c, other) + 1);
     }
     if (waited == LF_WAITED_TOO_LONG)
-        return lf_comm_fail(c, "rank %d waited %d ms for rank %d, in %s", in_group(c, c->rank), g->timeout_ms,
-                            find_lost(g, in_group(c, other)), what);
+        return lf_comm_fail(c, "rank %d waited %d ms for rank %d, in %s", lf_comm_in_group(c, c->rank), g->timeout_ms,
+                            find_lost(g, lf_comm_in_group(c, other)), what);
     if (is_late) atomic_store(awaited, 0);
     return waited == LF_WAITED_REACHED;
 }
@@ -238,7 +232,7 @@ static struct turns *turns_of(const struct lf_comm *c)
 
 static struct slot *slot_of(const struct lf_comm *c, int rank)
 {
-    return &turns_of(c)->slots[in_group(c, rank)][c->turn % SLOTS_N];
+    return &turns_of(c)->slots[lf_comm_in_group(c, rank)][c->turn % SLOTS_N];
 }
 
 static bool is_same_purpose(const struct slot *a, const struct slot *b)
@@ -253,15 +247,15 @@ static bool meet(struct lf_comm *c, enum what what, uint64_t bytes, bool is_pati
     struct slot *mine = slot_of(c, c->rank);
     mine->what = what;
     mine->bytes = bytes;
-    lf_count_raise(&turns_of(c)->arrived[in_group(c, c->rank)]);
+    lf_count_raise(&turns_of(c)->arrived[lf_comm_in_group(c, c->rank)]);
     for (int r = 0; r < c->n_ranks; r++) {
-        struct lf_count *arrived = &turns_of(c)->arrived[in_group(c, r)];
+        struct lf_count *arrived = &turns_of(c)->arrived[lf_comm_in_group(c, r)];
         if (!wait_for(c, arrived, c->turn + 1, r, names[what], is_patient && (r == 0 || what == MEETING))) return false;
         const struct slot *other = slot_of(c, r);
         if (!is_same_purpose(mine, other))
-            return lf_comm_fail(c, "rank %d came for %s of %llu bytes, rank %d for %s of %llu", in_group(c, c->rank),
-                                names[what], (unsigned long long)bytes, in_group(c, r), names[other->what],
-                                (unsigned long long)other->bytes);
+            return lf_comm_fail(c, "rank %d came for %s of %llu bytes, rank %d for %s of %llu",
+                                lf_comm_in_group(c, c->rank), names[what], (unsigned long long)bytes,
+                                lf_comm_in_group(c, r), names[other->what], (unsigned long long)other->bytes);
     }
     return true;
 }
@@ -394,7 +388,7 @@ static void write_share(const struct lf_comm *c, const struct shares *s, int sha
     size_t n = heads_in_turn(s, share, at), head = heads_before(s, share) + at, dim = (size_t)s->p->dim;
     float *to = share_of(c, s, c->rank, share);
     if (n == 0) return;
-    memcpy(to, s->p->x + head * dim, n * dim * sizeof(float));
+    memcpy(to, (const float *)s->p->x + head * dim, n * dim * sizeof(float));
     memcpy(to + (size_t)s->n * dim, s->p->lse + head, n * sizeof(float));
 }
 
@@ -423,7 +417,7 @@ static void lse_combine(struct lf_comm *c, const struct lf_lse_combine_params *p
     struct shares s = {.p = p, .n_shares = p->first ? c->n_ranks : 1};
     int mine = p->first ? c->rank : 0;
     s.n = SLOT_FLOATS / s.n_shares / (p->dim + 1);
-    LF_ASSERT(s.n > 0);
+    LF_ASSERT(s.n > 0 && p->dtype == LF_F32);
     size_t longest = 0, dim = (size_t)p->dim;
     for (int k = 0; k < s.n_shares; k++) longest = LF_MAX(longest, heads_before(&s, k + 1) - heads_before(&s, k));
     for (size_t at = 0; at < longest; at += (size_t)s.n) {
@@ -431,7 +425,7 @@ static void lse_combine(struct lf_comm *c, const struct lf_lse_combine_params *p
         for (int k = 0; k < s.n_shares; k++) write_share(c, &s, k, at);
         if (!meet(c, LSE_COMBINE, heads_before(&s, s.n_shares) * dim * sizeof(float), false)) return;
         size_t n = heads_in_turn(&s, mine, at);
-        for (size_t i = 0; i < n; i++) combine_head(c, &s, mine, i, p->out + (at + i) * dim);
+        for (size_t i = 0; i < n; i++) combine_head(c, &s, mine, i, (float *)p->out + (at + i) * dim);
         leave(c);
     }
 }

@@ -10,6 +10,8 @@
 #include "device/cpu/threads.h"
 #include "device/device_impl.h"
 
+enum { SPLIT_ROWS = 8 };
+
 static enum lf_status open_cpu(struct lf_device *dev, const struct lf_device_opts *opts, struct lf_err *err)
 {
     enum lf_isa best = lf_cpuid_isa();
@@ -29,6 +31,7 @@ static enum lf_status open_cpu(struct lf_device *dev, const struct lf_device_opt
     struct lf_sysinfo_memory memory = lf_sysinfo_memory("");
     dev->info = (struct lf_device_info){.kind = "cpu",
                                         .token_tile = 1,
+                                        .split_rows = SPLIT_ROWS,
                                         .n_devices = 1,
                                         .isa = isa,
                                         .n_threads = n_threads,

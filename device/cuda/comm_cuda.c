@@ -2,7 +2,11 @@
  *
  * Connecting. Each rank makes a memory pool of its own that the others' GPUs may read and write, and nothing but what
  * lies in it is open to them. They show each other where it is, and go on when all have. The pool and the words in the
- * host's memory outlive the device: they are given back when no rank runs any more. */
+ * host's memory outlive the device: they are given back when no rank runs any more.
+ *
+ * Ends along an axis (lf_comm_along) have memory of their own in the same pool, so counts, flags and packets of the one
+ * know nothing of the others'. Whoever gives up does so for all: one word of the whole group's memory stops the kernels
+ * of every end, and the report is the rank's. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +18,9 @@
 struct lf_comm_cuda {
     struct lf_device *dev; /* borrowed; not looked at any more in disconnect */
     int idx;
-    cudaMemPool_t pool;
-    struct lf_peer_memory *memory;
+    bool is_along;      /* what follows, but for peers, is that of the whole group's end */
+    cudaMemPool_t pool; /* NULL in an end along an axis */
+    struct lf_peer_memory *of[LF_COMM_AXES_N];
     struct lf_peer_report *report; /* pinned */
     struct lf_peers peers;
 };
@@ -29,13 +34,14 @@ static enum lf_status fail_cuda(cudaError_t rc, const char *what, struct lf_err 
                    cudaGetErrorString(rc));
 }
 
-/* Shows the others what it has, waits for theirs, and copies it. */
+/* Shows the others what the whole group's end has, waits for theirs, and copies it. */
 static enum lf_status show(struct lf_comm *c, struct lf_comm_gpu gpus[LF_RANKS_N], struct lf_err *err)
 {
     struct lf_comm_group *g = c->group;
+    struct lf_comm_gpu mine = {.idx = c->cuda->idx, .abort = &c->cuda->report->abort};
+    for (int axis = 0; axis < LF_COMM_AXES_N; axis++) mine.of[axis] = c->cuda->of[axis];
     (void)pthread_mutex_lock(&g->lock);
-    g->gpus[c->rank] =
-        (struct lf_comm_gpu){.idx = c->cuda->idx, .base = c->cuda->memory, .abort = &c->cuda->report->abort};
+    g->gpus[c->rank] = mine;
     (void)pthread_mutex_unlock(&g->lock);
     lf_comm_meet(c);
     LF_TRY(lf_comm_check(c, err));
@@ -88,12 +94,13 @@ static enum lf_status make_pool(struct lf_comm_cuda *cuda, struct lf_err *err)
     return LF_OK;
 }
 
-static enum lf_status take_memory(struct lf_comm_cuda *cuda, int n_ranks, struct lf_err *err)
+/* For the end of an axis, among so many ranks. */
+static enum lf_status take_memory(struct lf_comm_cuda *cuda, enum lf_comm_axis axis, int n_ranks, struct lf_err *err)
 {
     size_t bytes = (size_t)lf_peer_bytes(n_ranks);
     cudaStream_t stream = lf_cuda_stream(cuda->dev);
-    cudaError_t rc = cudaMallocFromPoolAsync((void **)&cuda->memory, bytes, cuda->pool, stream);
-    if (rc == cudaSuccess) rc = cudaMemsetAsync(cuda->memory, 0, bytes, stream);
+    cudaError_t rc = cudaMallocFromPoolAsync((void **)&cuda->of[axis], bytes, cuda->pool, stream);
+    if (rc == cudaSuccess) rc = cudaMemsetAsync(cuda->of[axis], 0, bytes, stream);
     if (rc == cudaSuccess) rc = cudaStreamSynchronize(stream);
     return rc == cudaSuccess ? LF_OK : fail_cuda(rc, "taking memory for ranks", err);
 }
@@ -101,14 +108,33 @@ static enum lf_status take_memory(struct lf_comm_cuda *cuda, int n_ranks, struct
 static enum lf_status load_kernels(struct lf_err *err)
 {
     int rc = lf_cuda_peer_setup();
+    if (rc == 0) rc = lf_cuda_combine_setup();
     return rc == 0 ? LF_OK : fail_cuda((cudaError_t)rc, "loading the kernels of ranks", err);
+}
+
+/* What kernels of the end are told; cuda: of the whole group's end. */
+static enum lf_status set_peers(struct lf_comm *c, const struct lf_comm_cuda *cuda, const struct lf_comm_gpu *gpus,
+                                struct lf_err *err)
+{
+    void *report = NULL;
+    cudaError_t rc = cudaHostGetDevicePointer(&report, cuda->report, 0);
+    if (rc != cudaSuccess) return fail_cuda(rc, "memory of the host for ranks", err);
+    struct lf_peers *peers = &c->cuda->peers;
+    *peers = (struct lf_peers){.report = report,
+                               .stop = &cuda->of[LF_COMM_ALL]->stop,
+                               .rank = c->rank,
+                               .n_ranks = c->n_ranks,
+                               .first = c->first,
+                               .stride = c->stride};
+    peers->timeout_ns = (uint64_t)c->group->timeout_ms * (uint64_t)LF_NS_PER_MS;
+    for (int r = 0; r < c->n_ranks; r++) peers->of[r] = gpus[lf_comm_in_group(c, r)].of[c->axis];
+    return LF_OK;
 }
 
 static enum lf_status connect_gpus(struct lf_comm *c, struct lf_device *dev, struct lf_err *err)
 {
     struct lf_comm_gpu gpus[LF_RANKS_N];
     struct lf_comm_group *g = c->group;
-    void *report = NULL;
     if (g->n_ranks > LF_GPU_RANKS_N)
         return lf_fail(err, LF_UNSUPPORTED, "ranks on GPUs are %d at most, not %d", LF_GPU_RANKS_N, g->n_ranks);
     c->cuda = calloc(1, sizeof(*c->cuda));
@@ -120,30 +146,44 @@ static enum lf_status connect_gpus(struct lf_comm *c, struct lf_device *dev, str
     LF_TRY(make_pool(c->cuda, err));
     LF_TRY(show(c, gpus, err)); /* which GPUs they are, */
     LF_TRY(open_pool(c, gpus, err));
-    LF_TRY(take_memory(c->cuda, g->n_ranks, err));
+    LF_TRY(take_memory(c->cuda, LF_COMM_ALL, g->n_ranks, err));
     LF_TRY(show(c, gpus, err)); /* and where their memory is */
-    cudaError_t rc = cudaHostGetDevicePointer(&report, c->cuda->report, 0);
-    if (rc != cudaSuccess) return fail_cuda(rc, "memory of the host for ranks", err);
-    struct lf_peers *peers = &c->cuda->peers;
-    *peers = (struct lf_peers){.report = report, .rank = c->rank, .n_ranks = g->n_ranks};
-    peers->timeout_ns = (uint64_t)g->timeout_ms * (uint64_t)LF_NS_PER_MS;
-    for (int r = 0; r < g->n_ranks; r++) peers->of[r] = gpus[r].base;
-    return LF_OK;
+    return set_peers(c, c->cuda, gpus, err);
+}
+
+static enum lf_status connect_along(struct lf_comm *c, struct lf_comm *whole, struct lf_err *err)
+{
+    struct lf_comm_gpu gpus[LF_RANKS_N];
+    LF_ASSERT(whole->cuda && !whole->cuda->of[c->axis]);
+    c->cuda = calloc(1, sizeof(*c->cuda));
+    if (!c->cuda) return lf_fail(err, LF_NO_MEMORY, "no memory for rank %d", whole->rank);
+    *c->cuda = (struct lf_comm_cuda){
+        .dev = whole->cuda->dev, .idx = whole->cuda->idx, .is_along = true, .report = whole->cuda->report};
+    lf_cuda_use(c->cuda->idx);
+    LF_TRY(take_memory(whole->cuda, c->axis, c->n_ranks, err));
+    LF_TRY(show(whole, gpus, err));
+    return set_peers(c, whole->cuda, gpus, err);
+}
+
+/* The whole group's end, of which others are alive no more. */
+static void give_back(struct lf_comm *c)
+{
+    struct lf_comm_cuda *cuda = c->cuda;
+    (void)pthread_mutex_lock(&c->group->lock);
+    c->group->gpus[c->rank].abort = NULL;
+    (void)pthread_mutex_unlock(&c->group->lock);
+    lf_cuda_use(cuda->idx);
+    for (int axis = 0; axis < LF_COMM_AXES_N; axis++)
+        if (cuda->of[axis]) (void)cudaFree(cuda->of[axis]);
+    if (cuda->pool) (void)cudaMemPoolDestroy(cuda->pool);
+    if (cuda->report) (void)cudaFreeHost(cuda->report);
 }
 
 /* Errors are of a device that has failed already. */
 static void disconnect_gpus(struct lf_comm *c)
 {
-    struct lf_comm_cuda *cuda = c->cuda;
-    if (!cuda) return;
-    (void)pthread_mutex_lock(&c->group->lock);
-    c->group->gpus[c->rank].abort = NULL;
-    (void)pthread_mutex_unlock(&c->group->lock);
-    lf_cuda_use(cuda->idx);
-    if (cuda->memory) (void)cudaFree(cuda->memory);
-    if (cuda->pool) (void)cudaMemPoolDestroy(cuda->pool);
-    if (cuda->report) (void)cudaFreeHost(cuda->report);
-    free(cuda);
+    if (c->cuda && !c->cuda->is_along) give_back(c);
+    free(c->cuda);
     c->cuda = NULL;
 }
 
@@ -187,7 +227,7 @@ static void all_reduce(struct lf_comm *c, const struct lf_all_reduce_params *p)
 static void all_gather(struct lf_comm *c, const struct lf_all_gather_params *p)
 {
     struct lf_device *dev = c->cuda->dev;
-    size_t row_bytes = p->first[c->group->n_ranks], own_bytes = p->first[c->rank + 1] - p->first[c->rank];
+    size_t row_bytes = p->first[c->n_ranks], own_bytes = p->first[c->rank + 1] - p->first[c->rank];
     LF_ASSERT(row_bytes <= INT32_MAX);
     int most = (int)LF_MIN(INT32_MAX / LF_MAX(row_bytes, 1), (size_t)INT32_MAX);
     for (int row = 0; (row == 0 || row < p->n_rows) && lf_cuda_ok(dev); row += LF_MIN(most, p->n_rows - row)) {
@@ -204,7 +244,7 @@ static void all_gather(struct lf_comm *c, const struct lf_all_gather_params *p)
 static void broadcast(struct lf_comm *c, int root, void *data, size_t bytes)
 {
     size_t first[LF_RANKS_N + 1];
-    for (int r = 0; r <= c->group->n_ranks; r++) first[r] = r <= root ? 0 : bytes;
+    for (int r = 0; r <= c->n_ranks; r++) first[r] = r <= root ? 0 : bytes;
     struct lf_all_gather_params p = {.out = data, .x = data, .first = first, .n_rows = 1};
     all_gather(c, &p);
 }
@@ -214,8 +254,17 @@ static void barrier(struct lf_comm *c)
     broadcast(c, 0, NULL, 0);
 }
 
+static void lse_combine(struct lf_comm *c, const struct lf_lse_combine_params *p)
+{
+    struct lf_device *dev = c->cuda->dev;
+    LF_ASSERT(p->dtype == dev->info.act_dtype && p->dim > 0 && p->dim % 8 == 0 && p->dim <= LF_HEAD_DIM);
+    if (lf_cuda_ok(dev))
+        lf_cuda_check(dev, lf_cuda_peer_combine(&c->cuda->peers, p, lf_cuda_launch(dev)), "lse-combine");
+}
+
 const struct lf_comm_backend lf_comm_backend_cuda = {.kind = "cuda",
                                                      .connect = connect_gpus,
+                                                     .connect_along = connect_along,
                                                      .disconnect = disconnect_gpus,
                                                      .look = look,
                                                      .is_busy = is_busy,
@@ -223,4 +272,5 @@ const struct lf_comm_backend lf_comm_backend_cuda = {.kind = "cuda",
                                                      .barrier = barrier,
                                                      .broadcast = broadcast,
                                                      .all_reduce = all_reduce,
-                                                     .all_gather = all_gather};
+                                                     .all_gather = all_gather,
+                                                     .lse_combine = lse_combine};

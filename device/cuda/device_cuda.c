@@ -9,7 +9,11 @@
 #include "device/cpu/threads.h"
 #include "device/cuda/cuda_impl.h"
 
-enum { MAX_LOADERS = 16, MAX_GPU_DIGITS = 4 };
+enum {
+    MAX_LOADERS = 16,
+    MAX_GPU_DIGITS = 4,
+    SPLIT_ROWS = 128 /* a tile of a GEMM, which takes as long for fewer */
+};
 
 /* What driver, code and library workspaces are taken to need of a GPU that cannot be asked, and what the driver keeps
  * of the memory that its data sheet names: more than was seen on an H100, so that what is planned is there. */
@@ -152,8 +156,11 @@ static enum lf_status describe(struct lf_device *dev, const struct lf_device_opt
 static enum lf_status open_cuda(struct lf_device *dev, const struct lf_device_opts *opts, struct lf_err *err)
 {
     int idx = 0;
-    dev->info = (struct lf_device_info){
-        .kind = "cuda", .isa = LF_ISA_C, .token_tile = LF_CUDA_ROW_TILE, .act_dtype = opts->act_dtype};
+    dev->info = (struct lf_device_info){.kind = "cuda",
+                                        .isa = LF_ISA_C,
+                                        .token_tile = LF_CUDA_ROW_TILE,
+                                        .split_rows = SPLIT_ROWS,
+                                        .act_dtype = opts->act_dtype};
     if (dev->info.act_dtype == LF_F32) dev->info.act_dtype = LF_BF16;
     if (opts->gpu_memory_bytes > 0) return describe(dev, opts, err);
     LF_TRY(parse_idx(opts->name, &idx, err));

@@ -17,69 +17,13 @@
 
 #include "device/cuda/elem.cuh"
 #include "device/cuda/launch.cuh"
-#include "device/cuda/ptx_peer.cuh"
+#include "device/cuda/peer.cuh"
 #include "device/cuda/warp.cuh"
 
-enum {
-    FEW_THREADS = 128,
-    FEW_FLOATS = 4, /* of a thread */
-    PIECE_THREADS = 512,
-    LEAST_BLOCK_BYTES = 4 * 1024, /* a message of fewer is not cut further */
-    LOOKS_A_CLOCK = 64,           /* looks at a flag, from one look at the clock to the next; */
-    LOOKS_A_HOST = 4096           /* and at the host's word, which is far away */
-};
+enum { FEW_THREADS = 128, FEW_FLOATS = 4 /* of a thread */ };
 static_assert((int)LF_PEER_NORM_FLOATS <= LF_PEER_BLOCKS * FEW_THREADS * FEW_FLOATS, "blocks have counts");
+static_assert(FEW_THREADS * FEW_FLOATS / 2 == PACKETS_A_BLOCK, "each block has packets of its own");
 static_assert(LF_PEER_FEW_FLOATS <= LF_PEER_NORM_FLOATS, "what there is room for");
-
-/* ---- waiting ---- */
-
-LF_GPU_FN lf_peer_memory *own(const lf_peers &p)
-{
-    return p.of[p.rank];
-}
-
-LF_GPU_FN bool has_stopped(const lf_peers &p)
-{
-    return ld_relaxed_sys(&own(p)->stop) != 0;
-}
-
-/* Whether to go on waiting for a rank since `start`, at the n-th look. */
-LF_GPU_FN bool may_wait(const lf_peers &p, int other, unsigned n, uint64_t start)
-{
-    if (n % LOOKS_A_CLOCK != 0) return true;
-    if (has_stopped(p)) return false;
-    bool is_late = globaltimer() - start > p.timeout_ns;
-    bool is_told = n % LOOKS_A_HOST == 0 && ld_relaxed_sys(&p.report->abort) != 0;
-    if (!is_late && !is_told) return true;
-    st_relaxed_sys(&own(p)->stop, 1);
-    if (is_late) st_relaxed_sys(&p.report->waited_for, 1 + (uint32_t)other);
-    return false;
-}
-
-/* Until ready(); false: given up. */
-template <class Ready> LF_GPU_FN bool wait_until(const lf_peers &p, int other, Ready ready)
-{
-    if (ready()) return true;
-    uint64_t start = globaltimer();
-    for (unsigned n = 1; may_wait(p, other, n, start); n++)
-        if (ready()) return true;
-    return false;
-}
-
-/* The blocks of this number meet. What a thread has written before it, all of theirs read behind it. The same on all
- * threads; false: given up. */
-LF_GPU_FN bool meet(const lf_peers &p, uint32_t round)
-{
-    bool is_late = false;
-    int other = threadIdx.x;
-    __syncthreads();
-    if (other < p.n_ranks && other != p.rank) {
-        st_release_sys(&p.of[other]->flags[blockIdx.x][p.rank], round);
-        const uint32_t *flag = &own(p)->flags[blockIdx.x][other];
-        is_late = !wait_until(p, other, [&] { return (int32_t)(ld_acquire_sys(flag) - round) >= 0; });
-    }
-    return !__syncthreads_or(is_late);
-}
 
 /* ---- pushed ---- */
 
@@ -113,22 +57,10 @@ LF_GPU_FN void store_four(float *y, int at, int n, bool is_vector, float4 v)
     if (at + 3 < n) y[at + 3] = v.w;
 }
 
-/* Packets of a rank, in the memory of some rank. */
-LF_GPU_FN uint4 *packets_of(const lf_peers &p, int where, int from, uint32_t turn)
-{
-    uint4 *few = (uint4 *)(p.of[where] + 1);
-    return few + ((size_t)(turn % 2) * p.n_ranks + from) * (LF_PEER_NORM_FLOATS / 2);
-}
-
 LF_GPU_FN void push(uint4 *packets, int unit, float4 v, uint32_t turn)
 {
     st_volatile_v4(packets + 2 * unit, make_uint4(__float_as_uint(v.x), turn, __float_as_uint(v.y), turn));
     st_volatile_v4(packets + 2 * unit + 1, make_uint4(__float_as_uint(v.z), turn, __float_as_uint(v.w), turn));
-}
-
-LF_GPU_FN bool has_come(const uint4 &packet, uint32_t turn)
-{
-    return packet.y == turn && packet.w == turn;
 }
 
 /* *v: what the rank has pushed for this unit. */
@@ -169,8 +101,7 @@ template <bool HAS_NORM> __global__ void __launch_bounds__(FEW_THREADS) reduce_f
     wait_predecessor();
     const lf_peers &p = a.peers;
     int unit = blockIdx.x * FEW_THREADS + threadIdx.x, at = unit * FEW_FLOATS;
-    uint32_t *count = &own(p)->counts[blockIdx.x].few, turn = *count + 1;
-    if (turn == 0) turn = 2; /* it is never 0, what memory has at first, and is even behind the odd one */
+    uint32_t *count = &own(p)->counts[blockIdx.x].few, turn = turn_after(*count);
     bool is_own = at < a.n && !has_stopped(p);
     float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f), sum = x, y = x;
     if (is_own) {
@@ -195,34 +126,12 @@ template <bool HAS_NORM> __global__ void __launch_bounds__(FEW_THREADS) reduce_f
 
 /* ---- in pieces ---- */
 
-/* What of a message a block has: units [begin, end), a piece of them at a time. */
-struct share {
-    size_t begin, end;
-};
-
-LF_GPU_FN share share_of(size_t n_units)
-{
-    size_t each = (n_units + gridDim.x - 1) / gridDim.x, begin = min(n_units, blockIdx.x * each);
-    return {begin, min(n_units, begin + each)};
-}
-
 struct many_args {
     lf_peers peers;
     float *y;
     const float *x, *residual;
     size_t n_units; /* float4s, or floats */
 };
-
-template <class V> LF_GPU_FN V *piece_of(const lf_peers &p, int rank, uint32_t piece)
-{
-    return (V *)p.of[rank]->pieces[piece % 2][blockIdx.x];
-}
-
-/* f(i) for i of [first, end), by all threads. */
-template <class F> LF_GPU_FN void for_each(int first, int end, F f)
-{
-    for (int i = first + (int)threadIdx.x; i < end; i += PIECE_THREADS) f(i);
-}
 
 /* A rank's part of n units of a piece. */
 struct part {
@@ -351,11 +260,6 @@ int lf_cuda_peer_setup(void)
         load_kernels(reduce_few<true>, reduce_few<false>, gather_all<uint4>, gather_all<uint32_t>, gather_all<uint8_t>);
     for (int n = 2; n <= LF_GPU_RANKS_N && rc == 0; n++) rc = load_kernels(many_for<float4>(n), many_for<float>(n));
     return rc;
-}
-
-static unsigned piece_blocks(size_t bytes)
-{
-    return (unsigned)min((size_t)LF_PEER_BLOCKS, max((size_t)1, bytes / LEAST_BLOCK_BYTES));
 }
 
 int lf_cuda_peer_all_reduce(const struct lf_peers *peers, const struct lf_all_reduce_params *p,

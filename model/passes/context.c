@@ -9,8 +9,10 @@
  *     own rows ──▶ gather ──▶ the gemm of the logits                    where all rows are wanted
  *
  * What tensor parallel has made of the program stays as it is: its sums are of rows, whoever's they are. A step of few
- * tokens has all of them as own rows on each rank (lf_split_divides), and runs the same program: a gather is a copy
- * then, and what is combined goes to all. Attention sinks are keys of nobody's position: those of the first rank. */
+ * tokens has all of them as own rows on each rank (lf_split_divides), and runs the same program: a gather
+ * does nothing then, for what it would make is where its x is (place.c), and what is combined goes to all. Nor does a
+ * slice do anything, ever: own rows lie among all. Attention sinks are keys of nobody's position: those of the first
+ * rank. */
 #include "core/check.h"
 #include "model/passes/passes.h"
 

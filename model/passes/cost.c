@@ -96,9 +96,16 @@ static double state_bytes(const struct lf_op *op, const struct lf_cost_step *ste
 /* Of an input. A pick reads the rows that it picks, some ops some channels of what is wider. */
 static double input_bytes(const struct lf_program *p, const struct lf_op *op, const struct lf_cost_step *step, int i)
 {
-    bool is_part = (op->kind == LF_OP_PICK || op->kind == LF_OP_CONV || op->kind == LF_OP_SLICE_ROWS) && i == LF_OP_X;
+    bool is_part = (op->kind == LF_OP_PICK || op->kind == LF_OP_CONV) && i == LF_OP_X;
     is_part |= op->kind == LF_OP_GATED_NORM && i == LF_OP_GATE;
     return value_bytes(p, step, is_part ? op->out[LF_OP_Y] : op->in[i]);
+}
+
+/* What it would make is there: rows that are cut out, or gathered where each rank has all (interpreter.c). */
+static bool does_nothing(const struct lf_op *op, const struct lf_cost_step *step)
+{
+    bool is_divided = step->n_own > 0 && step->n_own < step->n_tokens;
+    return op->kind == LF_OP_SLICE_ROWS || (op->kind == LF_OP_GATHER_ROWS && !is_divided);
 }
 
 /* Rows of a slot that an op with so many rows reads: of a table those of the ids, of experts those that are chosen. */
@@ -115,6 +122,7 @@ struct lf_op_cost lf_pass_cost(const struct lf_program *p, const struct lf_op *o
 {
     struct lf_op_cost cost = {.flops = elementwise_flops(p, op, step)};
     double rows = lf_cost_rows(step, &p->values[op->out[LF_OP_Y]]);
+    if (does_nothing(op, step)) return cost;
     if (op->kind == LF_OP_ATTENTION) cost = attention_cost(p, op, step);
     if (op->kind == LF_OP_ROUTE || op->kind == LF_OP_EXPERT_SUM) cost.flops = routing_flops(p, op, step);
     if (lf_op_has_gemm(op->kind) || op->kind == LF_OP_EXPERT_GEMM) {

@@ -2,6 +2,8 @@
  * are needed at different times may overlap. The residual stream is one place: a gemm adds to it, once nobody else
  * reads what was there before.
  *
+ * What gather_rows and slice_rows make is, in some steps or in all, where their x is (interpreter.c): x lives as long.
+ *
  * The largest place is put first, each as low as those that were put before it allow (greedy by size; Pisarchyk & Lee
  * 2020, §4.2). On the families here that is the least there can be: the op that needs most has its operands side by
  * side, and nothing else. Sizes are few, and values some thousand at most.
@@ -18,6 +20,19 @@ static uint64_t bytes_of(const struct lf_value *v, const struct lf_place_limits 
     uint64_t n = lf_value_rows(v, limits->rows[v->rows]) * (uint64_t)v->width;
     n *= lf_value_elem_bytes(v, limits->act_bytes);
     return (n + LF_PLACE_ALIGN_BYTES - 1) / LF_PLACE_ALIGN_BYTES * LF_PLACE_ALIGN_BYTES;
+}
+
+/* From the last op on: of what is gathered rows may be gathered, or cut, again. */
+static void keep_rows(struct lf_program *p)
+{
+    for (int i = 0; i < p->n_values; i++) p->values[i].rows_of = LF_NONE;
+    for (int i = p->n_ops - 1; i >= 0; i--) {
+        const struct lf_op *op = &p->ops[i];
+        if (op->kind != LF_OP_GATHER_ROWS && op->kind != LF_OP_SLICE_ROWS) continue;
+        struct lf_value *x = &p->values[op->in[LF_OP_X]], *y = &p->values[op->out[LF_OP_Y]];
+        y->rows_of = op->in[LF_OP_X];
+        x->last_op = LF_MAX(x->last_op, y->last_op);
+    }
 }
 
 /* y is written over its residual where that is its last reader. */
@@ -106,6 +121,7 @@ uint64_t lf_pass_place(struct lf_program *p, const struct lf_place_limits *limit
 {
     uint64_t end = begin;
     lf_program_find_lives(p);
+    keep_rows(p);
     join_residuals(p);
     int long_lived = list_long(p);
     for (int i = 0; i < p->n_values; i++) p->values[i].is_placed = false;

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""--parallel tp=N on GPUs: the demo over 1 GPU, 2 and 4, as many as there are. Greedy answers are those of one,
-up to what nearly ties in bf16 (device/ops.h: GEMMs of many tokens depend on how many), also from the cache and in company; a
-rank that stands still ends the process in time.
+"""--parallel on GPUs: the demo over 1 GPU, and over those of each split that is named, else of tp=2 and tp=4, as many as there
+are. Greedy answers are those of one, up to what nearly ties in bf16 (device/ops.h: GEMMs of many tokens depend on how
+many), also from the cache, in company and in chunks; a rank that stands still ends the process in time.
 
-    LF_LONGFLASH=BINARY ranks.py
+    LF_LONGFLASH=BINARY ranks.py [SPLIT…]            for instance cp=2 tp=2,cp=2
 
-Exit status 77 where there are not two GPUs.
+Exit status 77 where there are not two GPUs, or not as many as a split that is named needs.
 """
 import concurrent.futures
+import math
 import os
 import subprocess
 import sys
@@ -77,32 +78,44 @@ def compare(what, got, expected):
            None not in apart and max(apart) < NEARLY_TIES and n_same > 0, apart)
 
 
-def answers(n, expected):
+def n_ranks(split):
+    return math.prod(int(part.split("=")[1]) for part in split.split(","))
+
+
+def stop(server, split):
+    expect(f"{split}: the server ends", server.stop() == 0, server.stderr[-2000:])
+
+
+def answers(split, expected):
     """Of one GPU where expected is None."""
     bodies = asks()
-    server = harness.Program(*OPTIONS, "--parallel", f"tp={n}")
+    server = harness.Program(*OPTIONS, "--parallel", split)
     got = [answer(server, body) for body in bodies]
     text = "".join(t[0] for t in got[0])
-    expect(f"{n} ranks: the document is read: {text[:60]!r}", "48213" in text)
+    expect(f"{split}: the document is read: {text[:60]!r}", "48213" in text)
     if expected is not None:
-        compare(f"{n} ranks and one", got, expected)
-    compare(f"{n} ranks, from the cache", [answer(server, body) for body in bodies], got)
+        compare(f"{split} and one GPU", got, expected)
+    compare(f"{split}, from the cache", [answer(server, body) for body in bodies], got)
     with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
-        compare(f"{n} ranks, in company", list(pool.map(lambda body: answer(server, body), bodies)), got)
+        compare(f"{split}, in company", list(pool.map(lambda body: answer(server, body), bodies)), got)
     guided = {**bodies[1], "guided_regex": "Anna Vell lives in [A-Z][a-z]+\\."}
     text = "".join(t[0] for t in answer(server, guided))
-    expect(f"{n} ranks: under a grammar: {text!r}", text == "Anna Vell lives in Dorrun.")
-    expect(f"{n} ranks: the server ends", server.stop() == 0, server.stderr[-2000:])
+    expect(f"{split}: under a grammar: {text!r}", text == "Anna Vell lives in Dorrun.")
+    stop(server, split)
+    for chunk in ("200", "1000"):  # rows of a step that ranks have all of, and that they divide
+        chunked = harness.Program(*OPTIONS, "--parallel", split, "--chunk", chunk, "--prefix-cache", "off")
+        compare(f"{split}, in chunks of {chunk}", [answer(chunked, body) for body in bodies], got)
+        stop(chunked, split)
     return got
 
 
-def stands_still(n):
-    server = harness.Program(*OPTIONS, "--parallel", f"tp={n}")
+def stands_still(split):
+    server = harness.Program(*OPTIONS, "--parallel", split)
     body = {"prompt": of_cpu.FACTS, "max_tokens": 6000, "ignore_eos": True, "temperature": 0, "stream": True}
     client = threading.Thread(target=lambda: server.post(of_cpu.TEXT, body), daemon=True)
     client.start()
     harness.wait_until(lambda: server.metric("generation_tokens_total") > 0)
-    tid = faults.stop_thread(server.process.pid, f"lf-rank{n - 1}")
+    tid = faults.stop_thread(server.process.pid, f"lf-rank{n_ranks(split) - 1}")
     if tid is None:
         print("left out: this system does not let a process stop its child's thread", flush=True)
         server.stop()
@@ -110,20 +123,21 @@ def stands_still(n):
     watcher = faults.Watcher(tid)
     watcher.join(30)
     status = server.stop(sig=None, timeout=20)
-    expect(f"{n} ranks: one stands still, all end after {watcher.ended_s} s", status == 1 and watcher.is_in_time(10),
+    expect(f"{split}: a rank stands still, all end after {watcher.ended_s} s", status == 1 and watcher.is_in_time(10),
            (status, server.stderr[-2000:]))
 
 
 def main():
     n = n_gpus()
-    if n < 2:
-        print(f"skipped: {n} GPUs, ranks need two")
+    splits = sys.argv[1:] or [f"tp={ranks}" for ranks in (2, 4) if ranks <= n] or ["tp=2"]
+    most = max(map(n_ranks, splits))
+    if n < most:
+        print(f"skipped: {n} GPUs, ranks need {most}")
         return 77
-    expected = answers(1, None)
-    for ranks in (2, 4):
-        if ranks <= n:
-            answers(ranks, expected)
-    stands_still(2)
+    expected = answers("tp=1", None)
+    for split in splits:
+        answers(split, expected)
+    stands_still(splits[0])
     run = subprocess.run([harness.Program.program, "plan", "--model", "demo/model", "--device", "cuda", "--parallel", "tp=4"],
                          capture_output=True, text=True, check=False)
     if n < 4:

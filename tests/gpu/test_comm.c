@@ -1,160 +1,11 @@
 /* Ranks that are GPUs, a thread each: what a collective must leave is computed by each rank alone, in plain C, from
  * what it knows that the others bring. With 2 ranks, and with 4 and 8 where there are as many GPUs. */
-#include "tests/support/test.h"
+#include "tests/gpu/comm_combine.h"
+#include "tests/gpu/comm_rig.h"
 
-#include <math.h>
-#include <pthread.h>
-#include <stdlib.h>
-
-#include "core/check.h"
 #include "core/clock.h"
-#include "core/mix.h"
-#include "device/comm.h"
-#include "device/device.h"
 
-enum { MOST_RANKS = 8, PATIENCE_MS = 20 * 1000, MOST_FLOATS = 16 << 20 };
-
-struct rank {
-    struct lf_comm *comm;
-    struct lf_device *dev;
-    int rank, n_ranks;
-    void *ctx;
-    void (*run)(struct rank *rank);
-    pthread_t thread;
-    struct lf_err err; /* after run */
-    enum lf_status status;
-};
-
-static int n_gpus;
-
-static enum lf_status open_gpu(struct lf_device **dev, int rank, int n_ranks, struct lf_err *err)
-{
-    char name[16];
-    struct lf_device_opts opts = {.name = name, .n_ranks = n_ranks, .max_isa = -1};
-    (void)snprintf(name, sizeof(name), "cuda:%d", rank);
-    return lf_device_open(dev, &opts, err);
-}
-
-static void *rank_main(void *arg)
-{
-    struct rank *r = arg;
-    r->status = open_gpu(&r->dev, r->rank, r->n_ranks, &r->err);
-    if (r->status == LF_OK) r->status = lf_comm_connect(r->comm, r->dev, &r->err);
-    if (r->status != LF_OK) return NULL;
-    r->run(r);
-    r->status = lf_device_sync(r->dev, &r->err);
-    if (r->status == LF_OK) r->status = lf_comm_check(r->comm, &r->err);
-    return NULL;
-}
-
-struct ranks {
-    struct lf_comm_group *group;
-    struct rank of[MOST_RANKS];
-    int n;
-};
-
-static void start(struct ranks *ranks, int n, int timeout_ms, void (*run)(struct rank *rank), void *ctx)
-{
-    memset(ranks, 0, sizeof(*ranks));
-    ranks->n = n;
-    assert_int_equal(lf_comm_group_create(&ranks->group, n, timeout_ms, NULL), LF_OK);
-    for (int i = 0; i < n; i++) {
-        struct rank *r = &ranks->of[i];
-        *r = (struct rank){.rank = i, .n_ranks = n, .run = run, .ctx = ctx};
-        assert_int_equal(lf_comm_create(&r->comm, ranks->group, i, NULL), LF_OK);
-    }
-    for (int i = 0; i < n; i++)
-        assert_int_equal(pthread_create(&ranks->of[i].thread, NULL, rank_main, &ranks->of[i]), 0);
-}
-
-static void join(struct ranks *ranks)
-{
-    for (int i = 0; i < ranks->n; i++) assert_int_equal(pthread_join(ranks->of[i].thread, NULL), 0);
-}
-
-static void end(struct ranks *ranks)
-{
-    for (int i = 0; i < ranks->n; i++) lf_comm_destroy(ranks->of[i].comm);
-    for (int i = 0; i < ranks->n; i++) lf_device_close(ranks->of[i].dev);
-    lf_comm_group_destroy(ranks->group);
-}
-
-/* With 2 ranks, with 4, with 8: as many as there are. */
-static void run_all(void (*run)(struct rank *rank), void *ctx)
-{
-    for (int n = 2; n <= LF_MIN(n_gpus, (int)MOST_RANKS); n *= 2) {
-        struct ranks ranks;
-        start(&ranks, n, PATIENCE_MS, run, ctx);
-        join(&ranks);
-        for (int i = 0; i < n; i++)
-            if (ranks.of[i].status != LF_OK) fail_msg("rank %d of %d: %s", i, n, ranks.of[i].err.message);
-        end(&ranks);
-    }
-}
-
-/* ---- what is brought ---- */
-
-/* A number that everybody knows: of element i that a rank brings to message `message`. Sums of such round. */
-static float brought(int rank, int message, size_t i)
-{
-    uint64_t bits = lf_random64((uint64_t)message << 8 | (uint64_t)rank, i);
-    return (float)((double)(int64_t)bits * 0x1p-63) * (float)(1 << (bits % 12));
-}
-
-static void fill(float *x, int rank, int message, size_t n)
-{
-    for (size_t i = 0; i < n; i++) x[i] = brought(rank, message, i);
-}
-
-/* Buffers of a rank: two in its GPU's memory, one in the host's. */
-struct buffers {
-    struct lf_buffer x, y;
-    float *host;
-};
-
-static struct buffers take(struct rank *r, size_t n)
-{
-    struct buffers b = {.host = malloc(n * sizeof(float))};
-    assert_non_null(b.host);
-    assert_int_equal(lf_buffer_alloc(r->dev, &b.x, n * sizeof(float), "x", NULL), LF_OK);
-    assert_int_equal(lf_buffer_alloc(r->dev, &b.y, n * sizeof(float), "y", NULL), LF_OK);
-    lf_comm_meet(r->comm); /* what is allocated here may wait for the others' kernels */
-    return b;
-}
-
-static void give(struct rank *r, struct buffers *b)
-{
-    assert_int_equal(lf_device_sync(r->dev, NULL), LF_OK);
-    lf_comm_meet(r->comm);
-    lf_buffer_free(r->dev, &b->x);
-    lf_buffer_free(r->dev, &b->y);
-    free(b->host);
-}
-
-static void bring(struct rank *r, const struct buffers *b, struct lf_buffer to, int as, int message, size_t n)
-{
-    fill(b->host, as, message, n);
-    lf_upload(r->dev, to.ptr, b->host, n * sizeof(float));
-}
-
-static float sum_of(const struct rank *r, int message, size_t i)
-{
-    float sum = brought(0, message, i);
-    for (int k = 1; k < r->n_ranks; k++) sum += brought(k, message, i);
-    return sum;
-}
-
-static void expect_sums(struct rank *r, struct buffers *b, const void *y, int message, size_t n, bool has_residual)
-{
-    lf_download(r->dev, b->host, y, n * sizeof(float));
-    for (size_t i = 0; i < n; i++) {
-        float sum = sum_of(r, message, i);
-        if (has_residual) sum = brought(MOST_RANKS, message, i) + sum;
-        if (memcmp(&b->host[i], &sum, sizeof(sum)) != 0)
-            fail_msg("rank %d of %d, message %d of %zu floats: element %zu is %a, expected %a", r->rank, r->n_ranks,
-                     message, n, i, (double)b->host[i], (double)sum);
-    }
-}
+enum { MOST_FLOATS = 16 << 20 };
 
 /* ---- sums ---- */
 
@@ -344,7 +195,157 @@ static void columns_come_together_and_broadcasts_reach_all(void **state)
     run_all(gathers, NULL);
 }
 
+/* ---- combining ---- */
+
+/* On both sides of what packets take; as many rows as a step has; none. */
+static void combines(struct rank *r)
+{
+    static const int rows[] = {1, 2, 3, 8, 31, 32, 33, 0, 127, 600, 5000};
+    struct buffers b = take(r, 6 << 20);
+    for (int i = 0; i < (int)LF_N_ELEMS(rows); i++) {
+        check_combine(r, &b, i, rows[i], 32 / (1 + i % 4), i < 8 ? 128 : 64);
+        check_combine(r, &b, 100 + i, LF_MIN(rows[i], 200), 1 + i % 3, i % 2 ? 8 : 512);
+    }
+    for (int i = 0; i < 100; i++) /* one after another, of any size */
+        check_combine(r, &b, 200 + i, (int)(lf_random64(12, (uint64_t)i) % (i % 10 == 0 ? 500 : 20)), 4, 64);
+    give(r, &b);
+}
+
+static void parts_of_attention_are_combined(void **state)
+{
+    (void)state;
+    run_all(combines, NULL);
+}
+
+/* As a step has them: to all, a sum beside it, and to their owners. */
+static void queue_combines(struct rank *r, struct buffers *sums, const struct combine *c,
+                           const struct lf_lse_combine_params *own)
+{
+    lf_comm_lse_combine(r->comm, &c->p);
+    for (size_t n = 4096; n <= 100000; n += 95904)
+        lf_comm_all_reduce(r->comm, &(struct lf_all_reduce_params){.y = sums->y.ptr, .x = sums->x.ptr, .n = n});
+    lf_comm_lse_combine(r->comm, own);
+}
+
+static void replay_combines(struct rank *r)
+{
+    int first[MOST_RANKS + 1];
+    struct buffers b = take(r, 1 << 20), sums = take(r, 100000);
+    struct combine c = make_combine(&b, 1, 4, 32, 128);
+    struct lf_lse_combine_params own = c.p;
+    own.first = first;
+    own.out = (uint16_t *)b.y.ptr + n_heads_of(&c) * (size_t)c.dim;
+    set_first(r, &c, first);
+    queue_combines(r, &sums, &c, &own);
+    assert_int_equal(lf_device_sync(r->dev, NULL), LF_OK);
+    lf_comm_meet(r->comm);
+    assert_true(lf_graph_begin(r->dev));
+    queue_combines(r, &sums, &c, &own);
+    struct lf_graph *graph = lf_graph_end(r->dev);
+    assert_non_null(graph);
+    lf_comm_meet(r->comm);
+    for (int i = 0; i < 60; i++) {
+        bring_parts(r, &c, 400 + i);
+        bring(r, &sums, sums.x, r->rank, i, 100000);
+        lf_graph_launch(r->dev, graph);
+        expect_combined(r, &c, own.out, first);
+        expect_sums(r, &sums, sums.y.ptr, i, 100000, false);
+    }
+    assert_int_equal(lf_device_sync(r->dev, NULL), LF_OK);
+    lf_graph_destroy(r->dev, graph);
+    end_combine(&c);
+    give(r, &sums);
+    give(r, &b);
+}
+
+static void graphs_replay_combines_beside_sums(void **state)
+{
+    (void)state;
+    run_all(replay_combines, NULL);
+}
+
+/* ---- rows and columns ---- */
+
+/* This rank among those of its row or column. */
+static struct rank rank_along(const struct rank *r, enum lf_comm_axis axis, int n_columns)
+{
+    struct rank of = *r;
+    struct lf_err err;
+    if (lf_comm_along(&of.comm, r->comm, axis, n_columns, &err) != LF_OK) fail_msg("%s", err.message);
+    of.rank = lf_comm_rank(of.comm);
+    of.n_ranks = lf_comm_n_ranks(of.comm);
+    return of;
+}
+
+/* Now along one axis, now along the other, now among all; each line has messages of its own. */
+static void along_both_axes(struct rank *r)
+{
+    int n_columns = r->n_ranks / 2, n_axes = n_columns > 1 ? 3 : 2;
+    struct rank of[3] = {*r, rank_along(r, LF_COMM_COLUMN, n_columns), *r};
+    int lines[3] = {0, r->rank % n_columns, r->rank / n_columns};
+    if (n_columns > 1) of[2] = rank_along(r, LF_COMM_ROW, n_columns);
+    struct buffers b = take(r, 4 << 20);
+    for (int i = 0; i < 200; i++) {
+        int axis = (int)(lf_random64(8, (uint64_t)i) % (uint64_t)n_axes), message = i + 1000 * lines[axis];
+        size_t n = 1 + lf_random64(3, (uint64_t)i) % (i % 8 == 0 ? 300000 : 20000);
+        switch (i % 4) {
+        case 0:
+            check_sum(&of[axis], &b, message, n);
+            break;
+        case 1:
+            check_gather(&of[axis], &b, message, 1 + n % 5000, 1 + n % 5, 4);
+            break;
+        case 2:
+            check_broadcast(&of[axis], &b, message, n);
+            break;
+        default:
+            check_combine(&of[axis], &b, message, (int)(n % 300), 4, 64);
+        }
+    }
+    give(r, &b);
+    lf_comm_destroy(of[1].comm);
+    if (n_columns > 1) lf_comm_destroy(of[2].comm);
+}
+
+static void collectives_of_rows_and_columns_are_theirs_alone(void **state)
+{
+    (void)state;
+    run_all(along_both_axes, NULL);
+}
+
 /* ---- failing ---- */
+
+static void leave_a_column(struct rank *r)
+{
+    struct rank column = rank_along(r, LF_COMM_COLUMN, r->n_ranks / 2);
+    struct buffers b = take(r, 8192);
+    struct combine c = make_combine(&b, 0, 1, 32, 128);
+    for (int i = 0; i < (r->rank == 1 ? 2 : 20); i++) lf_comm_lse_combine(column.comm, &c.p);
+    assert_int_equal(lf_device_sync(r->dev, NULL), LF_OK);
+    end_combine(&c);
+    lf_comm_destroy(column.comm);
+    lf_buffer_free(r->dev, &b.x);
+    lf_buffer_free(r->dev, &b.y);
+    free(b.host);
+}
+
+static void a_rank_that_does_not_come_to_its_column_is_named(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= LF_MIN(n_gpus, 4); n *= 2) {
+        struct ranks ranks;
+        int waiting = n == 2 ? 0 : 3;
+        char expected[80];
+        (void)snprintf(expected, sizeof(expected), "the GPU of rank %d waited 500 ms for that of rank 1", waiting);
+        int64_t before = lf_clock_ns();
+        start(&ranks, n, 500, leave_a_column, NULL);
+        join(&ranks);
+        assert_true(lf_clock_ns() - before < 60 * LF_NS_PER_S);
+        assert_int_equal(ranks.of[waiting].status, LF_DEVICE);
+        assert_string_equal(ranks.of[waiting].err.message, expected);
+        end(&ranks);
+    }
+}
 
 static void leave_after_some(struct rank *r)
 {
@@ -436,6 +437,10 @@ int main(void)
         cmocka_unit_test(graphs_replay_them),
         cmocka_unit_test(half_a_norm_is_made_on_the_way),
         cmocka_unit_test(columns_come_together_and_broadcasts_reach_all),
+        cmocka_unit_test(parts_of_attention_are_combined),
+        cmocka_unit_test(graphs_replay_combines_beside_sums),
+        cmocka_unit_test(collectives_of_rows_and_columns_are_theirs_alone),
+        cmocka_unit_test(a_rank_that_does_not_come_to_its_column_is_named),
         cmocka_unit_test(a_rank_that_does_not_come_is_named_in_time),
         cmocka_unit_test(an_abort_ends_kernels_that_wait),
         cmocka_unit_test(gpus_that_are_not_there_are_refused),

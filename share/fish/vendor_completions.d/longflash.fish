@@ -44,7 +44,7 @@ complete -c longflash -n '__fish_seen_subcommand_from serve' -l document-tokens 
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l response-memory -d 'memory for stored responses (/v1/responses)' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l device -d 'cpu, or cuda:N for a GPU; auto: the first GPU where this build and the machine have one, else the CPU' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run quantize' -l threads -d 'worker threads' -x
-complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l parallel -d 'tp=N: each layer is divided over N ranks; cp=N: each context, on CPUs; tp=N,cp=M: both; auto: as plan finds best' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l parallel -d 'tp=N: each layer is divided over N ranks; cp=N: each context; tp=N,cp=M: both; auto: as plan finds best' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l isa -d 'instruction set of the CPU not to be exceeded' -x -a 'auto c avx2 avx512 avx512-bf16 amx'
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l gpu-memory -d 'plan for a GPU of so much memory, whether this machine has it or not' -x
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l gpu-sms -d 'multiprocessors of the GPU of --gpu-memory' -x

@@ -3,7 +3,7 @@
 concurrency, on the shape of a model with dummy weights.
 
     gpu_e2e.py BINARY SHAPE_DIR [--device cuda:0] [--out FILE.csv] [--commit NAME] [--only a,b]
-                 [--lengths 32768,130000] [--batches 8,32] [-- SERVE_OPTION…]
+                 [--lengths 32768,130000] [--batches 8,32] [--parallel tp=2,cp=2] [-- SERVE_OPTION…]
 
 Parts: ready, ttft, itl, batch, many, mixed, full. Each prints a line a figure; --out collects them as CSV with date, GPU, driver
 and commit. Python's standard library only, beside tests/bench/serve/measure.py.
@@ -11,7 +11,9 @@ and commit. Python's standard library only, beside tests/bench/serve/measure.py.
 import argparse
 import datetime
 import json
+import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -23,6 +25,16 @@ from measure import TimedServer, ids, percentile, together  # noqa: E402
 
 ROWS = []
 N_GPUS = 1
+
+
+def split(text):
+    if not all(re.fullmatch(r"(tp|cp)=[1-9][0-9]?", part) for part in text.split(",")):
+        raise argparse.ArgumentTypeError(f"expected tp=N, cp=N or tp=N,cp=M, got {text!r}")
+    return text
+
+
+def n_gpus(parallel):
+    return math.prod(int(part.split("=")[1]) for part in parallel.split(",")) if parallel else 1
 
 
 def note(name, value, unit):
@@ -179,7 +191,8 @@ def main():
     ap.add_argument("binary")
     ap.add_argument("shape")
     ap.add_argument("--device", default="cuda:0")
-    ap.add_argument("--ranks", type=int, default=1, help="GPUs: --parallel tp=N, and what was planned beside what is taken")
+    ap.add_argument("--parallel", type=split, metavar="SPLIT",
+                    help="tp=N, cp=N or tp=N,cp=M: over so many GPUs, and what was planned beside what is taken")
     ap.add_argument("--ctx", type=int, default=131072)
     ap.add_argument("--out")
     ap.add_argument("--commit", default="")
@@ -193,10 +206,10 @@ def main():
     if unknown:
         ap.error(f"--only: no part is called {', '.join(unknown)} (there are: {', '.join(PARTS)})")
     options = ["--load", "dummy", "--device", args.device, "--ctx", str(args.ctx), *sys.argv[n_own + 1:]]
-    if args.ranks > 1:
-        options += ["--parallel", f"tp={args.ranks}"]
+    if args.parallel:
+        options += ["--parallel", args.parallel]
         note_plan(args.binary, args.shape, options)
-    globals()["N_GPUS"] = args.ranks
+    globals()["N_GPUS"] = n_gpus(args.parallel)
     server = TimedServer(args.binary, args.shape, *options)
     try:
         for name in args.only.split(","):
@@ -207,8 +220,9 @@ def main():
         head = f"{datetime.date.today()},{smi('name')},{smi('driver_version')},{args.commit}"
         with open(args.out, "w") as f:
             f.write("date,gpu,driver,commit,shape,what,value,unit\n")
+            of = f"{args.parallel}: " if args.parallel else ""
             for name, value, unit in ROWS:
-                f.write(f'{head},{os.path.basename(args.shape.rstrip("/"))},"{name}",{value:.6g},{unit}\n')
+                f.write(f'{head},{os.path.basename(args.shape.rstrip("/"))},"{of}{name}",{value:.6g},{unit}\n')
     return 0
 
 

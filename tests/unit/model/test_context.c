@@ -29,6 +29,19 @@ static void every_row_is_one_rank_s_or_everybody_s(void **state)
         }
 }
 
+/* A device says from how many rows on dividing them gains something. */
+static void a_step_is_divided_from_so_many_rows_on(void **state)
+{
+    (void)state;
+    struct lf_split s = {.n_cp = 2, .rows_least = 128};
+    assert_false(lf_split_divides(255, &s));
+    assert_true(lf_split_divides(256, &s));
+    assert_int_equal(lf_split_n_rows(255, &s), 255);
+    assert_int_equal(lf_split_n_rows(256, &s), 128);
+    assert_int_equal(lf_split_most_rows(300, &s), 255); /* of 255 tokens, rather than half of 300 */
+    assert_int_equal(lf_split_most_rows(8192, &s), 4096);
+}
+
 static void ranks_of_both_axes_are_numbered_by_rows(void **state)
 {
     (void)state;
@@ -288,6 +301,9 @@ static void the_cost_of_a_large_step_is_divided(void **state)
     for (int i = 0; i < two.of[LF_WANTED_ALL].n_ops; i++) {
         const struct lf_op *op = &two.of[LF_WANTED_ALL].ops[i];
         flops[1][op->kind] += lf_pass_cost(&two.of[LF_WANTED_ALL], op, two.recorded.slots, weights, &own).flops;
+        if (op->kind != LF_OP_GATHER_ROWS) continue; /* rows that all ranks have are not gathered */
+        assert_true(lf_pass_cost(&two.of[LF_WANTED_ALL], op, two.recorded.slots, weights, &own).bytes > 0);
+        assert_true(lf_pass_cost(&two.of[LF_WANTED_ALL], op, two.recorded.slots, weights, &step).bytes == 0);
     }
     assert_true(flops[0][LF_OP_ATTENTION] > 0 && 2 * flops[1][LF_OP_ATTENTION] == flops[0][LF_OP_ATTENTION]);
     assert_true(2 * flops[1][LF_OP_RMSNORM] == flops[0][LF_OP_RMSNORM]);
@@ -299,7 +315,94 @@ static void the_cost_of_a_large_step_is_divided(void **state)
 
 /* ---- memory ---- */
 
+static void place(struct lf_programs *p)
+{
+    struct lf_place_limits limits = {
+        .rows =
+            {[LF_ROWS_TOKENS] = 512, [LF_ROWS_OUT] = 512, [LF_ROWS_FEW] = 16, [LF_ROWS_ONE] = 1, [LF_ROWS_OWN] = 256},
+        .act_bytes = 2};
+    for (int w = 0; w < LF_WANTED_N; w++) (void)lf_pass_place(&p->of[w], &limits, 0);
+}
+
+/* Where nothing is to be gathered, own rows are read where they were made; rows that are cut out always are. So what is
+ * read by way of another value lives as long as that one. */
+static void what_rows_are_of_lives_as_long_as_they(void **state)
+{
+    (void)state;
+    static const char *const dirs[] = {"llama-bf16-tied", "qwen3.5-moe-f32", "gemma3-f32"};
+    int n_gathered = 0, n_cut = 0;
+    for (size_t i = 0; i < LF_N_ELEMS(dirs); i++) {
+        struct lf_hparams hp;
+        char dir[256];
+        snprintf(dir, sizeof(dir), "tests/golden/model/data/%s", dirs[i]);
+        assert_int_equal(lf_hparams_read(&hp, dir, NULL), LF_OK);
+        struct lf_programs p = divided(&hp, (struct lf_split){.n_cp = 2});
+        place(&p);
+        for (int w = 0; w < LF_WANTED_N; w++) {
+            const struct lf_program *of = &p.of[w];
+            int n_rows_of = 0;
+            for (int k = 0; k < of->n_ops; k++) {
+                const struct lf_op *op = &of->ops[k];
+                if (op->kind != LF_OP_GATHER_ROWS && op->kind != LF_OP_SLICE_ROWS) continue;
+                const struct lf_value *y = &of->values[op->out[LF_OP_Y]], *x = &of->values[op->in[LF_OP_X]];
+                assert_int_equal(y->rows_of, op->in[LF_OP_X]);
+                assert_true(x->last_op >= y->last_op && y->last_op > k);
+                n_gathered += op->kind == LF_OP_GATHER_ROWS;
+                n_cut += op->kind == LF_OP_SLICE_ROWS;
+            }
+            for (int k = 0; k < of->n_values; k++) n_rows_of += of->values[k].rows_of != LF_NONE;
+            assert_int_equal(n_rows_of, count(of, LF_OP_GATHER_ROWS) + count(of, LF_OP_SLICE_ROWS));
+        }
+        lf_programs_deinit(&p);
+        lf_hparams_deinit(&hp);
+    }
+    assert_true(n_gathered > 0 && n_cut > 0);
+}
+
 enum { CTX = 4096 };
+
+/* Of a GPU that need not be there. */
+static struct lf_plan gpu_plan_of(struct lf_device *dev, struct lf_hparams *hp, struct lf_split split, int chunk)
+{
+    struct lf_plan plan;
+    struct lf_err err;
+    struct lf_plan_opts opts = {
+        .ctx = CTX, .chunk = chunk, .max_seqs = 4, .kv_tokens = CTX, .kv_dtype = LF_BF16, .cache_groups = true};
+    hp->max_positions = 2 * CTX;
+    hp->split = split;
+    hp->split.rows_least = lf_device_info(dev)->split_rows;
+    if (lf_plan_make(&plan, hp, 1000, lf_device_ops(dev), lf_device_info(dev), &opts, &err) != LF_OK)
+        fail_msg("%s", err.message);
+    return plan;
+}
+
+static void a_gpu_has_its_part_of_the_cache_and_memory_for_each_end(void **state)
+{
+    (void)state;
+    struct lf_hparams hp;
+    struct lf_device *dev;
+    struct lf_device_opts device = {.name = "cuda", .gpu_memory_bytes = (uint64_t)80 << 30, .gpu_n_sms = 132};
+    if (lf_device_open(&dev, &device, NULL) != LF_OK) skip(); /* built without CUDA */
+    read_llama(&hp);
+    struct lf_plan one = gpu_plan_of(dev, &hp, (struct lf_split){.n_cp = 1}, 2048);
+    for (int n_tp = 1; n_tp <= 2; n_tp++)
+        for (int n_cp = 2; n_cp <= 4; n_cp *= 2) {
+            struct lf_plan p = gpu_plan_of(dev, &hp, (struct lf_split){.n_ranks = n_tp, .n_cp = n_cp}, 2048);
+            assert_int_equal((uint64_t)(n_cp * n_tp) * p.kv_bytes, one.kv_bytes);
+            assert_int_equal(p.total_bytes, p.weight_bytes + p.workspace_bytes + p.kv_bytes + p.comm_bytes);
+            assert_int_equal(p.comm_bytes, lf_comm_gpu_bytes(n_tp * n_cp, n_tp));
+            assert_true(p.act_bytes < one.act_bytes);
+        }
+    lf_device_close(dev);
+    lf_hparams_deinit(&hp);
+}
+
+static void rows_and_columns_have_peer_memory_of_their_own(void **state)
+{
+    (void)state;
+    assert_int_equal(lf_comm_gpu_bytes(4, 2), lf_comm_gpu_bytes(4, 0) + 2 * lf_comm_gpu_bytes(2, 0));
+    assert_int_equal(lf_comm_gpu_bytes(4, 1), 2 * lf_comm_gpu_bytes(4, 0)); /* columns of all, and no rows */
+}
 
 static struct lf_plan plan_of(struct lf_hparams *hp, int n_cp, int ctx)
 {
@@ -356,6 +459,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_is_one_rank_s_or_everybody_s),
+        cmocka_unit_test(a_step_is_divided_from_so_many_rows_on),
         cmocka_unit_test(ranks_of_both_axes_are_numbered_by_rows),
         cmocka_unit_test(rows_of_every_op_are_those_that_it_needs),
         cmocka_unit_test(rows_are_gathered_once_a_layer_and_for_the_logits),
@@ -364,6 +468,9 @@ int main(void)
         cmocka_unit_test(a_context_that_is_not_divided_leaves_programs_as_they_are),
         cmocka_unit_test(gathers_and_combines_that_do_not_fit_are_found),
         cmocka_unit_test(the_cost_of_a_large_step_is_divided),
+        cmocka_unit_test(what_rows_are_of_lives_as_long_as_they),
+        cmocka_unit_test(rows_and_columns_have_peer_memory_of_their_own),
+        cmocka_unit_test(a_gpu_has_its_part_of_the_cache_and_memory_for_each_end),
         cmocka_unit_test(each_rank_has_its_part_of_the_cache_and_a_longer_context_fits),
         cmocka_unit_test(the_workspace_of_a_rank_is_smaller),
     };

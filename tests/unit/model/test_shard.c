@@ -456,14 +456,15 @@ static void more_gpus_than_a_host_has_are_refused_before_anything_is_planned(voi
     hp.split.n_ranks = LF_GPU_RANKS_N + 1;
     assert_int_equal(lf_plan_make(&plan, &hp, 1, NULL, &info, &opts, &err), LF_UNSUPPORTED);
     assert_string_equal(err.message, "ranks on GPUs are those of one machine, 8 at most, not 9");
-    hp.split = (struct lf_split){.n_ranks = 1, .n_cp = 2};
+    hp.split = (struct lf_split){.n_ranks = 3, .n_cp = 3};
     assert_int_equal(lf_plan_make(&plan, &hp, 1, NULL, &info, &opts, &err), LF_UNSUPPORTED);
-    assert_string_equal(err.message,
-                        "contexts are not divided over GPUs yet: expected --parallel tp=N, or --device cpu");
-    hp.split = (struct lf_split){.n_ranks = 2};
+    assert_string_equal(err.message, "ranks on GPUs are those of one machine, 8 at most, not 9");
     hp.delta.n_v_heads = 4;
-    assert_int_equal(lf_plan_make(&plan, &hp, 1, NULL, &info, &opts, &err), LF_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "gated delta nets have not been run over several GPUs yet"));
+    for (int cp = 0; cp < 2; cp++) {
+        hp.split = cp ? (struct lf_split){.n_cp = 2} : (struct lf_split){.n_ranks = 2};
+        assert_int_equal(lf_plan_make(&plan, &hp, 1, NULL, &info, &opts, &err), LF_UNSUPPORTED);
+        assert_non_null(strstr(err.message, "gated delta nets have not been run over several GPUs yet"));
+    }
     lf_hparams_deinit(&hp);
 }
 
