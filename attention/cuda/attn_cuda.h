@@ -28,10 +28,10 @@
  * float. One that saw no key has m = -inf, l = 0, o = 0. Combining a (left) with b: m = max(a.m, b.m), each side's l
  * and o scaled by 2^(its m - m), fused as fma(b, scale_b, a · scale_a); a side with l = 0 changes nothing.
  *
- * Stripes. Where contexts are divided (kv_view.h) keys, splits and what of either is in these lists are counted among
- * those of the stripe (attn_stripe.h), a prefill row's splits by its position divided by how many stripes there are;
- * kv_len, n_tokens and windows are of the sequence. Who sees a key is asked of its position: a kernel's template
- * parameter STRIPED says whether that is another number (attn_stripe.cuh).
+ * Stripes. Where contexts are divided (kv_view.h) keys and splits are counted among those of the stripe
+ * (attn_stripe.h), a prefill row's by its position over the number of stripes; kv_len, n_tokens and windows are the
+ * sequence's. Who sees a key is asked of its position: a template parameter of kernels, STRIPED, says whether that is
+ * another number.
  *
  * Pages hold [64 tokens][head_dim] elements, K and V alike (LF_KV_ROWS order, see kv_view.h). Slots at or past kv_len
  * may hold NaN: their scores are selected away and their V rows must be set to zero before PV.
@@ -139,8 +139,7 @@ struct lf_attn_cuda_args {
 /* Launchers. Each puts its kernel into the stream (a cudaStream_t) and returns a cudaError_t, 0 for success; none
  * allocates, synchronizes or reads device memory, so all can be captured. `_supports` says which head_dim a launcher
  * takes; `_setup` is called once per process and device before the first launch, outside of any capture (function
- * attributes, driver entry points). Over a stripe of contexts (args.stripe_n > 1) activations are bf16, and it is
- * `_stripe_setup` that is called; launchers of prefill and for wide heads take either. */
+ * attributes, driver entry points), or for stripes `_stripe_setup`: of these activations are bf16. */
 bool lf_attn_prefill_sm90_supports(int head_dim);
 int lf_attn_prefill_sm90_setup(void);
 int lf_attn_prefill_sm90_stripe_setup(void);
@@ -163,7 +162,6 @@ size_t lf_attn_decode_mma_scratch_bytes(int head_dim, int n_sms); /* of its own 
 /* attn_decode_fp8.cu: the same for FP8 caches, with the same scratch. */
 int lf_attn_decode_fp8_setup(void);
 int lf_attn_decode_fp8(const struct lf_attn_cuda_args *args, void *stream);
-
 /* attn_decode_stripe.cu: the same over a stripe of contexts, of either cache, with the same scratch. */
 int lf_attn_decode_stripe_setup(bool fp8);
 int lf_attn_decode_stripe(const struct lf_attn_cuda_args *args, void *stream);

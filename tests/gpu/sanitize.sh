@@ -26,12 +26,13 @@ if [ -z "${LF_ATTN_SO:-}" ]; then
     python3 tests/gpu/attn_kernels.py "$LF_ATTN_SO" || exit 1
 fi
 
-names=(ops gemm_fp8 fp8_op delta delta_rows sample fused_norm rope attn_dims attn_fp8 attn_prefill attn_decode attn_portable)
+names=(ops gemm_fp8 fp8_op delta delta_rows sample fused_norm rope stripes attn_dims attn_fp8 attn_prefill attn_decode attn_portable)
 command_of() {
     case "$1" in
     attn_prefill) echo "python3 tests/gpu/attn_prefill.py --small" ;;
     attn_dims) echo "$bin/gpu_attn_dims sequences*" ;;
     attn_fp8) echo "$bin/gpu_attn_dims fp8*" ;;
+    stripes) echo "$bin/gpu_stripes *bits_alone" ;;
     attn_*) echo "python3 tests/gpu/$1.py --sanitize" ;;
     *) echo "$bin/gpu_$1" ;;
     esac

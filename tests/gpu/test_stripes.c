@@ -194,7 +194,7 @@ static struct lf_attn_shape shape_of(const struct step *st, const struct lf_kv_v
                                   .max_tokens = st->n_tokens + SURPLUS,
                                   .max_seqs = st->batch->n_seqs,
                                   .max_kv_len = max_kv,
-                                  .n_schedules = 1,
+                                  .n_schedules = 2,
                                   .n_groups = 2,
                                   .stripe = kv->stripe};
 }
@@ -276,12 +276,11 @@ static void make_windowed(const struct step *st, const struct variant *v, int32_
             tables[s + 1][b] = st->n_blocks - 1;
 }
 
-/* Runs sequences first .. first + n - 1 as a step of a rank; their rows begin with the first one's. */
-static struct result run(const struct step *st, const struct cache *cache, const struct variant *v, int first, int n)
+/* Sequences first .. first + n - 1 as those of a step. */
+static void make_list(const struct step *st, const struct variant *v, int first, int n, struct lf_kv_seq *list)
 {
     static int32_t tables[MAX_SEQS + 1][MAX_BLOCKS];
-    struct lf_kv_seq list[MAX_SEQS];
-    int n_tokens = 0, idx = cache->view.stripe.idx;
+    int n_tokens = 0;
     make_windowed(st, v, tables);
     for (int i = 0; i < n; i++) {
         const struct seq *s = &st->batch->seqs[first + i];
@@ -293,28 +292,58 @@ static struct result run(const struct step *st, const struct cache *cache, const
                                      .is_decode = s->is_decode};
         n_tokens += s->n_rows;
     }
+}
+
+struct outputs {
+    struct gpu_tensor out, lse;
+};
+
+static struct outputs make_outputs(const struct step *st)
+{
     size_t rows = (size_t)(st->n_tokens + SURPLUS) * (size_t)st->n_heads;
-    struct gpu_tensor out = gpu_poisoned(gpu_act, rows * (size_t)st->head_dim), lse = gpu_poisoned(LF_F32, rows);
+    return (struct outputs){gpu_poisoned(gpu_act, rows * (size_t)st->head_dim), gpu_poisoned(LF_F32, rows)};
+}
+
+/* What a rank is asked for, of rows that begin with those of sequence `first`. */
+static struct lf_attn_params params_of(const struct step *st, const struct cache *cache, const struct variant *v,
+                                       const struct outputs *to, int first)
+{
     size_t skipped = (size_t)st->first[first] * (size_t)st->n_heads * (size_t)st->head_dim * 2;
-    struct lf_attn_params p = {.out = out.ptr,
-                               .q = st->q.ptr + skipped,
-                               .lse = (float *)(void *)lse.ptr,
-                               .kv = &cache->view,
-                               .layer = LAYER,
-                               .scale = 1.0f / sqrtf((float)st->head_dim),
-                               .softcap = v->softcap,
-                               .window = v->window,
-                               .sinks = v->sinks && idx == 0 ? (const float *)(void *)st->sinks.ptr : NULL};
+    int idx = cache->view.stripe.idx;
     (void)snprintf(gpu_case, sizeof gpu_case,
                    "%s stripe %d of %d head_dim %d heads %d/%d window %d softcap %g sinks %d",
                    lf_dtype_name(cache->view.dtype), idx, st->n_ranks, st->head_dim, st->n_heads, st->n_kv_heads,
                    v->window, (double)v->softcap, v->sinks);
+    return (struct lf_attn_params){.out = to->out.ptr,
+                                   .q = st->q.ptr + skipped,
+                                   .lse = (float *)(void *)to->lse.ptr,
+                                   .kv = &cache->view,
+                                   .layer = LAYER,
+                                   .scale = 1.0f / sqrtf((float)st->head_dim),
+                                   .softcap = v->softcap,
+                                   .window = v->window,
+                                   .sinks = v->sinks && idx == 0 ? (const float *)(void *)st->sinks.ptr : NULL};
+}
+
+/* Reads what a step has written, and frees the tensors. */
+static struct result take(struct outputs *from)
+{
+    struct result result = {.out = gpu_read(&from->out), .lse = gpu_read(&from->lse), .raw = gpu_read_raw(&from->out)};
+    gpu_free(&from->lse);
+    gpu_free(&from->out);
+    return result;
+}
+
+/* Runs sequences first .. first + n - 1 as a step of a rank; their rows begin with the first one's. */
+static struct result run(const struct step *st, const struct cache *cache, const struct variant *v, int first, int n)
+{
+    struct lf_kv_seq list[MAX_SEQS];
+    struct outputs to = make_outputs(st);
+    struct lf_attn_params p = params_of(st, cache, v, &to, first);
+    make_list(st, v, first, n, list);
     lf_attn_schedule(cache->attn, 0, list, n, (struct lf_attn_kind){.window = v->window, .n_groups = 2});
     lf_attn_run(cache->attn, 0, &p);
-    struct result result = {.out = gpu_read(&out), .lse = gpu_read(&lse), .raw = gpu_read_raw(&out)};
-    gpu_free(&lse);
-    gpu_free(&out);
-    return result;
+    return take(&to);
 }
 
 static void result_free(struct result *result)
@@ -556,6 +585,45 @@ static void stripes_of_fp8_caches_are_read_as_their_numbers(void **state)
     }
 }
 
+/* A step of decode tokens, recorded before there are any: replayed it has the bits of one that is not. */
+static void check_graph(const struct step *st, const struct cache *cache, const struct variant *v, int n)
+{
+    struct lf_attn_kind kind = {.window = v->window, .n_groups = 2};
+    struct lf_kv_seq list[MAX_SEQS];
+    struct outputs to = make_outputs(st);
+    struct lf_attn_params p = params_of(st, cache, v, &to, 0);
+    lf_attn_record(cache->attn, 1, kind, 1);
+    gpu_sync();
+    assert_true(lf_graph_begin(gpu));
+    lf_attn_run(cache->attn, 1, &p);
+    struct lf_graph *graph = lf_graph_end(gpu);
+    assert_non_null(graph);
+    make_list(st, v, 0, n, list);
+    lf_attn_schedule(cache->attn, 1, list, n, kind);
+    lf_graph_launch(gpu, graph);
+    struct result replayed = take(&to), direct = run(st, cache, v, 0, n);
+    size_t rows = (size_t)(st->n_tokens + SURPLUS) * (size_t)st->n_heads; /* those of no sequence are NaN in both */
+    assert_memory_equal(replayed.raw, direct.raw, rows * (size_t)st->head_dim * 2);
+    assert_memory_equal(replayed.lse, direct.lse, rows * sizeof(float));
+    result_free(&direct);
+    result_free(&replayed);
+    lf_graph_destroy(gpu, graph);
+}
+
+static void a_graph_replays_over_stripes(void **state)
+{
+    (void)state;
+    uint64_t seed = 85;
+    static const int some[] = {64, 128, 256, 512};
+    for (size_t d = 0; d < LF_N_ELEMS(some) && gpu_act == LF_BF16; d++) {
+        struct step st;
+        step_init(&st, &mixed, some[d], 4, 2, 2 + (int)d % 3, false, &seed);
+        for (size_t v = 0; v < LF_N_ELEMS(variants); v++)
+            for (int n = 1; n <= 5; n++) check_graph(&st, &st.plain[n % st.n_ranks], &variants[v], n);
+        step_deinit(&st);
+    }
+}
+
 static void stripes_that_no_kernel_reads_are_refused(void **state)
 {
     (void)state;
@@ -584,6 +652,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(stripes_of_long_contexts_are_right),
         cmocka_unit_test(stripes_of_sequences_have_the_same_bits_alone),
         cmocka_unit_test(stripes_of_fp8_caches_are_read_as_their_numbers),
+        cmocka_unit_test(a_graph_replays_over_stripes),
         cmocka_unit_test(stripes_that_no_kernel_reads_are_refused),
     };
     return gpu_run(tests);

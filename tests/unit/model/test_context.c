@@ -33,6 +33,11 @@ static void every_row_is_one_rank_s_or_everybody_s(void **state)
 static void a_step_is_divided_from_so_many_rows_on(void **state)
 {
     (void)state;
+    struct lf_device *dev;
+    struct lf_device_opts opts = {.name = "cpu", .n_threads = 1, .max_isa = LF_ISA_C};
+    assert_int_equal(lf_device_open(&dev, &opts, NULL), LF_OK);
+    assert_int_equal(lf_device_info(dev)->split_rows, LF_SPLIT_ROWS_LEAST); /* what is taken where nothing is said */
+    lf_device_close(dev);
     struct lf_split s = {.n_cp = 2, .rows_least = 128};
     assert_false(lf_split_divides(255, &s));
     assert_true(lf_split_divides(256, &s));
