@@ -5,7 +5,7 @@ concurrency, on the shape of a model with dummy weights.
     gpu_e2e.py BINARY SHAPE_DIR [--device cuda:0] [--out FILE.csv] [--commit NAME] [--only a,b]
                  [--lengths 32768,130000] [--batches 8,32] [--parallel tp=2,cp=2] [-- SERVE_OPTION…]
 
-Parts: ready, ttft, itl, batch, many, mixed, full. Each prints a line a figure; --out collects them as CSV with date, GPU, driver
+Parts: ready, ttft, itl, document, batch, many, mixed, full. Each prints a line a figure; --out collects them as CSV with date, GPU, driver
 and commit. Python's standard library only, beside tests/bench/serve/measure.py.
 """
 import argparse
@@ -98,6 +98,15 @@ def part_itl(server, longest):
         note(f"decode, {n} at once", sum(sum(first < t <= last for t in r["times"]) for r in rs) / (last - first), "tok/s")
 
 
+def part_document(server, longest):
+    """Both of the same request, once: for documents of which a second one takes minutes."""
+    for n in LENGTHS:
+        if n < longest:
+            r = server.generate(ids(n, 300 + n), 65)
+            note(f"document of {n} tokens, TTFT", ttft(r), "s")
+            note(f"document of {n} tokens, ITL", 1e3 * itl(r), "ms")
+
+
 def part_batch(server, _):
     n = 8
     start = time.monotonic()
@@ -182,7 +191,7 @@ def part_full(server, longest):
         note("GPU memory after", float(smi("memory.used")), "MiB")
 
 
-PARTS = {"ready": part_ready, "ttft": part_ttft, "itl": part_itl, "batch": part_batch, "many": part_many,
+PARTS = {"ready": part_ready, "ttft": part_ttft, "itl": part_itl, "document": part_document, "batch": part_batch, "many": part_many,
          "mixed": part_mixed, "full": part_full}
 
 
@@ -196,7 +205,7 @@ def main():
     ap.add_argument("--ctx", type=int, default=131072)
     ap.add_argument("--out")
     ap.add_argument("--commit", default="")
-    ap.add_argument("--only", default=",".join(PARTS))
+    ap.add_argument("--only", default=",".join(p for p in PARTS if p != "document"))
     ap.add_argument("--lengths", default=",".join(map(str, LENGTHS)), help="of ttft and itl, of these")
     ap.add_argument("--batches", default=",".join(map(str, BATCHES)), help="of itl: how many at once")
     n_own = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
