@@ -101,6 +101,19 @@ class Ranks(unittest.TestCase):
             self.assertEqual([choices(self.ask(chunked, *a)) for a in greedy + drawn], alone)
             self.assertEqual(chunked.stop(), 0, chunked.stderr[-2000:])
 
+    def test_the_fingerprint_of_an_answer_names_its_split(self):
+        prints = {}
+        for split in ("tp=1", "cp=1", "tp=2", "cp=2", "tp=4", "cp=4", "tp=2,cp=2"):
+            server = self.serve(split)
+            prints[split] = self.ask(server, CHAT, {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1,
+                                                    **GREEDY}).json["system_fingerprint"]
+            self.assertEqual(server.stop(), 0)
+        server = harness.Program(*SMALL)
+        one = self.ask(server, CHAT, {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1, **GREEDY})
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual({prints.pop("tp=1"), prints.pop("cp=1")}, {one.json["system_fingerprint"]})
+        self.assertEqual(len({one.json["system_fingerprint"], *prints.values()}), 6, prints)
+
     def test_load_says_over_how_many_ranks_it_measured(self):
         server = self.serve("tp=2")
         with tempfile.NamedTemporaryFile(mode="r") as f:
