@@ -125,6 +125,15 @@ class Ranks(unittest.TestCase):
         self.assertEqual((row["ok"], row["ranks"]), ("1", "2"))
         self.assertEqual(server.stop(), 0)
 
+    def test_load_counts_blocks_of_all_ranks_of_a_context(self):
+        server = self.serve("cp=4")
+        out = subprocess.run([harness.Program.program, "load", "--url", f"http://127.0.0.1:{server.port}", "--documents", "2",
+                              "--lengths", "900", "--concurrency", "2", "--rounds", "2", "--output-tokens", "2"],
+                             stdout=subprocess.PIPE, check=True, text=True).stdout
+        self.assertEqual(out.splitlines()[0], "demo over 4 ranks, each context over 4 of them")
+        self.assertRegex(out, r"hit rate: 100\.0% of the \d+ tokens of documents that can be found \(blocks of 256\)")
+        self.assertEqual(server.stop(), 0)
+
     def test_what_is_resident_is_what_was_planned(self):
         if harness.SLOW > 1:
             self.skipTest("memory under a sanitizer is not what the plan says")
