@@ -1,6 +1,7 @@
 /* Which devices ranks take, of those that a machine has. */
 #include "tests/support/test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/check.h"
@@ -19,7 +20,7 @@ static void gpus_that_are_alike_are_offered_and_no_others(void **state)
     (void)state;
     struct lf_device_info info = machine(4);
     assert_int_equal(lf_device_choice_n(&info), 4);
-    strcpy(info.gpus[3].name, "NVIDIA L4");
+    (void)snprintf(info.gpus[3].name, sizeof(info.gpus[3].name), "NVIDIA L4");
     assert_int_equal(lf_device_choice_n(&info), 3);
     info.gpus[1].n_sms = 114; /* the PCIe card has the same name in some drivers */
     assert_int_equal(lf_device_choice_n(&info), 1);
