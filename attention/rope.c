@@ -2,6 +2,7 @@
 #include "attention/rope.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "attention/cpu/rope_run.h"
 #include "core/check.h"
@@ -84,8 +85,8 @@ struct table_job {
     double step_cos[LF_HEAD_DIM / 2], step_sin[LF_HEAD_DIM / 2]; /* of inv_freq: one position further */
     double factor;
     int n_pairs;
-    int n_positions;
-    float *table;
+    int first, n_positions; /* of what is filled: from `first` on, up to n_positions */
+    float *table;           /* from the first on */
 };
 
 /* Positions from .. to - 1 of one pair, from a multiple of TABLE_STEPS. The first is exact; from there the angle grows
@@ -94,7 +95,7 @@ static void fill_column(const struct table_job *job, int pair, int from, int to)
 {
     double c = cos((double)from * job->inv_freq[pair]), s = sin((double)from * job->inv_freq[pair]);
     for (int pos = from; pos < to; pos++) {
-        float *at = job->table + ((size_t)pos * (size_t)job->n_pairs + (size_t)pair) * 2;
+        float *at = job->table + ((size_t)(pos - job->first) * (size_t)job->n_pairs + (size_t)pair) * 2;
         at[0] = (float)(c * job->factor);
         at[1] = (float)(s * job->factor);
         double next = c * job->step_cos[pair] - s * job->step_sin[pair];
@@ -107,23 +108,56 @@ static void fill_task(void *ctx, int task_idx, int worker_idx)
 {
     (void)worker_idx;
     const struct table_job *job = ctx;
-    int from = task_idx * TABLE_POSITIONS;
+    int from = job->first + task_idx * TABLE_POSITIONS;
     int to = LF_MIN(from + TABLE_POSITIONS, job->n_positions);
     for (int at = from; at < to; at += TABLE_STEPS)
         for (int pair = 0; pair < job->n_pairs; pair++) fill_column(job, pair, at, LF_MIN(at + TABLE_STEPS, to));
 }
 
+static void begin_table(struct table_job *job, const struct lf_rope_opts *opts, int n_positions)
+{
+    *job = (struct table_job){.n_pairs = opts->rotary_dim / 2};
+    LF_ASSERT(opts->rotary_dim >= 2 && opts->rotary_dim <= LF_HEAD_DIM && opts->rotary_dim % 2 == 0);
+    lf_rope_inv_freq(opts, n_positions, job->inv_freq, &job->factor);
+    for (int i = 0; i < job->n_pairs; i++) {
+        job->step_cos[i] = cos(job->inv_freq[i]);
+        job->step_sin[i] = sin(job->inv_freq[i]);
+    }
+}
+
+/* Positions first .. end - 1; first: a multiple of TABLE_STEPS, so that each is reached from the same one. */
+static void fill_part(struct lf_device *dev, struct table_job *job, int first, int end, float *table)
+{
+    int n = end - first;
+    job->first = first;
+    job->n_positions = end;
+    job->table = table;
+    lf_threads_run(lf_device_threads(dev), n / TABLE_POSITIONS + (n % TABLE_POSITIONS != 0), fill_task, job);
+}
+
 void lf_rope_table_fill(struct lf_device *dev, const struct lf_rope_opts *opts, int n_positions, float *table)
 {
-    struct table_job job = {.n_pairs = opts->rotary_dim / 2, .n_positions = n_positions, .table = table};
-    LF_ASSERT(opts->rotary_dim >= 2 && opts->rotary_dim <= LF_HEAD_DIM && opts->rotary_dim % 2 == 0);
-    lf_rope_inv_freq(opts, n_positions, job.inv_freq, &job.factor);
-    for (int i = 0; i < job.n_pairs; i++) {
-        job.step_cos[i] = cos(job.inv_freq[i]);
-        job.step_sin[i] = sin(job.inv_freq[i]);
+    struct table_job job;
+    begin_table(&job, opts, n_positions);
+    fill_part(dev, &job, 0, n_positions, table);
+}
+
+enum lf_status lf_rope_table_parts(struct lf_device *dev, const struct lf_rope_opts *opts, int n_positions,
+                                   lf_rope_put_fn *put, void *ctx, struct lf_err *err)
+{
+    _Static_assert(LF_ROPE_PART_POSITIONS % TABLE_STEPS == 0, "parts begin where angles are exact");
+    struct table_job job;
+    int n_most = LF_MIN(n_positions, (int)LF_ROPE_PART_POSITIONS);
+    float *part = malloc((size_t)lf_rope_table_bytes(opts, n_most));
+    if (!part) return lf_fail(err, LF_NO_MEMORY, "no memory for %d positions of a rope table", n_most);
+    begin_table(&job, opts, n_positions);
+    for (int from = 0; from < n_positions; from += n_most) {
+        int end = LF_MIN(n_positions - from, n_most) + from;
+        fill_part(dev, &job, from, end, part);
+        put(ctx, from, end - from, part);
     }
-    int n_tasks = n_positions / TABLE_POSITIONS + (n_positions % TABLE_POSITIONS != 0);
-    lf_threads_run(lf_device_threads(dev), n_tasks, fill_task, &job);
+    free(part);
+    return LF_OK;
 }
 
 struct append_job {

@@ -55,6 +55,13 @@ bool lf_rope_is_long(const struct lf_rope_opts *opts, int n_positions);
 /* Bytes of the cos/sin table [n_positions, rotary_dim/2, 2] float, and its filling (cos, sin computed in double). */
 uint64_t lf_rope_table_bytes(const struct lf_rope_opts *opts, int n_positions);
 void lf_rope_table_fill(struct lf_device *dev, const struct lf_rope_opts *opts, int n_positions, float *table);
+/* The same in parts, for a table that the CPU cannot write: each is [n, rotary_dim/2, 2] float from position `from` on,
+ * with n <= LF_ROPE_PART_POSITIONS, and gone when put returns. They are made one behind the other in the same memory.
+ * LF_NO_MEMORY. */
+enum { LF_ROPE_PART_POSITIONS = 64 * 1024 };
+typedef void lf_rope_put_fn(void *ctx, int from, int n, const float *part);
+LF_MUST_CHECK enum lf_status lf_rope_table_parts(struct lf_device *dev, const struct lf_rope_opts *opts,
+                                                 int n_positions, lf_rope_put_fn *put, void *ctx, struct lf_err *err);
 
 struct lf_rope_append_params {
     void *q_out;                  /* [T, n_heads, head_dim], act_dtype */

@@ -115,9 +115,9 @@ enum {
     LF_GRAMMAR_DEPTH = 60,                       /* objects and arrays in an answer; a reader refuses LF_JSON_DEPTH */
     LF_GRAMMAR_CONFIGS_N = 8192,                 /* readings of an answer at once */
     LF_GRAMMAR_STACKS_N = 64 * 1024,             /* frames of them */
-    LF_GRAMMAR_MASK_STEPS = 1536 * 1024,         /* of one mask, or one token taken, in visits of a node: some 5 ms */
-    LF_GRAMMAR_TOKEN_BYTES = 256,                /* a longer token is never allowed under a grammar */
-    LF_GRAMMAR_PARTS_DEPTH = 32,                 /* parts within parts (struct lf_grammar_part) */
+    LF_GRAMMAR_MASK_STEPS = 1536 * 1024, /* of a mask, a token taken or a look-ahead, in visits of a node: some 5 ms */
+    LF_GRAMMAR_TOKEN_BYTES = 256,        /* a longer token is never allowed under a grammar */
+    LF_GRAMMAR_PARTS_DEPTH = 32,         /* parts within parts (struct lf_grammar_part) */
 
     /* answers taken apart (template/answer_format.h) */
     LF_ANSWER_HELD_BYTES = 64 * 1024, /* that may be a call, until it is certain */

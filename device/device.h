@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "core/dtype.h"
+#include "core/limits.h"
 #include "core/status.h"
 #include "core/str.h"
 
@@ -39,6 +40,7 @@ struct lf_device_opts {
     int n_threads;    /* workers including the calling thread; 0: one for each CPU this process may run on */
     int n_ranks;      /* devices of this process that share the threads, both numbers above: each has its part, one at
                          least. 0: there is one */
+    bool asks_others; /* GPU: what those behind it have free is asked too, with a context on each for that moment */
     enum lf_dtype
         act_dtype; /* GPU: of activations and KV, LF_BF16 or LF_F16; 0 stands for LF_BF16. CPU: not looked at */
     int max_isa;   /* an lf_isa that is not to be exceeded, -1: the best the machine has. For tests and --isa */
@@ -48,19 +50,27 @@ struct lf_device_opts {
     int n_gpus;                /* of that kind; 0: one */
 };
 
+/* One of several that ranks may take. */
+struct lf_gpu {
+    char name[LF_DEVICE_NAME];
+    int n_sms;
+    uint64_t available_bytes; /* as info has it, of its own memory */
+};
+
 struct lf_device_info {
-    const char *kind;          /* "cpu", "cuda" */
-    char name[LF_DEVICE_NAME]; /* "NVIDIA H100 80GB HBM3"; on a CPU the instruction set */
-    enum lf_isa isa;           /* of a CPU; LF_ISA_C on a GPU */
-    int n_threads;             /* of a CPU's pool */
-    int sm;                    /* compute capability, 90 for 9.0; 0 on a CPU */
-    int n_sms;                 /* multiprocessors; 0 on a CPU */
-    int token_tile;            /* GEMMs compute so many tokens at a time, filled or not; 1 on a CPU */
-    int split_rows;            /* with fewer rows a rank of a step, dividing them over ranks gains nothing */
-    enum lf_dtype act_dtype;   /* what the activation tensors of lf_ops hold: LF_F32 on a CPU */
-    int n_devices;         /* of this kind, from this one on, that reach each other's memory: for ranks. 1 for a CPU */
-    bool is_described;     /* by the options, and nothing but that */
-    bool is_host;          /* buffers are host memory: it counts against the same limit as the process */
+    const char *kind;               /* "cpu", "cuda" */
+    char name[LF_DEVICE_NAME];      /* "NVIDIA H100 80GB HBM3"; on a CPU the instruction set */
+    enum lf_isa isa;                /* of a CPU; LF_ISA_C on a GPU */
+    int n_threads;                  /* of a CPU's pool */
+    int sm;                         /* compute capability, 90 for 9.0; 0 on a CPU */
+    int n_sms;                      /* multiprocessors; 0 on a CPU */
+    int token_tile;                 /* GEMMs compute so many tokens at a time, filled or not; 1 on a CPU */
+    int split_rows;                 /* with fewer rows a rank of a step, dividing them over ranks gains nothing */
+    enum lf_dtype act_dtype;        /* what the activation tensors of lf_ops hold: LF_F32 on a CPU */
+    int n_gpus;                     /* from this one on, that reach each other's memory: for ranks. 0 for a CPU */
+    struct lf_gpu gpus[LF_RANKS_N]; /* [n_gpus] this one and, where the options ask for them, those behind it */
+    bool is_described;              /* by the options, and nothing but that */
+    bool is_host;                   /* buffers are host memory: it counts against the same limit as the process */
     uint64_t memory_bytes; /* what this process may use: RAM or the cgroup's limit, whichever is less; a GPU's memory */
     uint64_t available_bytes;
     uint64_t host_available_bytes; /* of the host's memory; 0: nobody knows, for a device that is described */

@@ -168,8 +168,9 @@ LF_MUST_CHECK enum lf_status lf_matcher_accept(struct lf_matcher *m, int32_t tok
 LF_MUST_CHECK enum lf_status lf_matcher_accept_bytes(struct lf_matcher *m, struct lf_str bytes);
 /* How many of n tokens may come one behind the other, and into masks (NULL: not asked for), of which one begins
  * `stride` words behind the other, what may come before the first and behind each of these: *n_allowed + 1 of them are
- * filled. The matcher stays where it is. Where a token cannot be looked at for its cost, or for want of memory, it
- * counts as one that may not come. Otherwise as lf_matcher_mask says, of the first mask. */
+ * filled. The matcher stays where it is. All of it together costs LF_GRAMMAR_MASK_STEPS at most, as one mask does: a
+ * token that cannot be looked at for that, or for want of memory, counts as one that may not come. Otherwise as
+ * lf_matcher_mask says, of the first mask. */
 LF_MUST_CHECK enum lf_status lf_matcher_look_ahead(struct lf_matcher *m, const int32_t *tokens, int n, uint32_t *masks,
                                                    size_t stride, int *n_allowed);
 /* Whether the answer may end here: it is whole. */

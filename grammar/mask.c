@@ -354,7 +354,7 @@ enum lf_status lf_matcher_mask(struct lf_matcher *m, uint32_t *mask, uint32_t *n
     memset(mask, 0, v->n_words * sizeof *mask);
     m->stacks.status = LF_OK;
     m->follow.n = 0;
-    m->n_visited = 0;
+    if (!m->looks_ahead) m->n_visited = 0;
     for (size_t i = 0; i < m->now.n && !m->ended && m->stacks.status == LF_OK; i++) mask_of(m, &m->now.list[i], mask);
     if (m->now.complete && !m->ended) allow(mask, v->ends, v->n_ends);
     if (n_allowed) *n_allowed = count(mask, v->n_words);

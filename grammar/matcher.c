@@ -140,7 +140,7 @@ enum lf_status lf_matcher_accept(struct lf_matcher *m, int32_t token)
         m->ended = true;
         return LF_OK;
     }
-    m->n_visited = 0;
+    if (!m->looks_ahead) m->n_visited = 0;
     return text.len ? accept_text(m, text, true) : LF_INVALID;
 }
 
@@ -185,6 +185,7 @@ enum lf_status lf_matcher_look_ahead(struct lf_matcher *m, const int32_t *tokens
                                      int *n_allowed)
 {
     *n_allowed = 0;
+    m->n_visited = 0; /* from here on one budget for all */
     if (masks) LF_TRY(lf_matcher_mask(m, masks, NULL));
     enum lf_status status = n > 0 ? remember(m) : LF_OK;
     if (n == 0 || status != LF_OK) return status == LF_FULL ? LF_FULL : LF_OK;

@@ -29,7 +29,7 @@ struct lf_matcher {
     struct lf_token_text *rests;
     size_t rests_cap;
     uint32_t states[LF_GRAMMAR_TOKEN_BYTES + 1]; /* of a walk, by depth */
-    uint32_t n_visited;                          /* nodes, and what costs as much; of this mask, or this token */
+    uint32_t n_visited;                          /* nodes, and what costs as much; of this mask, token or look-ahead */
 };
 
 #endif

@@ -82,22 +82,27 @@ static enum lf_status copy_hparams(struct lf_hparams *out, const struct lf_hpara
     return LF_OK;
 }
 
+struct rope_upload {
+    struct lf_device *dev;
+    const struct lf_rope_opts *opts;
+    float *table;
+};
+
+static void upload_part(void *ctx, int from, int n, const float *part)
+{
+    const struct rope_upload *u = ctx;
+    float *to = u->table + (size_t)from * (size_t)u->opts->rotary_dim;
+    lf_upload(u->dev, to, part, (size_t)lf_rope_table_bytes(u->opts, n));
+}
+
 /* cos and sin of every position. Made where the CPU can write, so a GPU's table has the same bits. */
 static enum lf_status fill_rope_table(struct lf_model *model, int rope, int n_positions, struct lf_err *err)
 {
     struct lf_executor *m = &model->x;
-    const struct lf_rope_opts *opts = &model->hp.ropes[rope];
-    size_t bytes = (size_t)lf_rope_table_bytes(opts, n_positions);
-    float *table = (float *)(void *)(m->base + m->ws.ropes[rope]);
-    if (lf_device_info(m->dev)->is_host) {
-        lf_rope_table_fill(m->dev, opts, n_positions, table);
-        return LF_OK;
-    }
-    float *made = malloc(bytes);
-    if (!made) return lf_fail(err, LF_NO_MEMORY, "no memory for the rope table of %d positions", n_positions);
-    lf_rope_table_fill(m->dev, opts, n_positions, made);
-    lf_upload(m->dev, table, made, bytes);
-    free(made);
+    struct rope_upload u = {
+        .dev = m->dev, .opts = &model->hp.ropes[rope], .table = (float *)(void *)(m->base + m->ws.ropes[rope])};
+    if (!lf_device_info(m->dev)->is_host) return lf_rope_table_parts(m->dev, u.opts, n_positions, upload_part, &u, err);
+    lf_rope_table_fill(m->dev, u.opts, n_positions, u.table);
     return LF_OK;
 }
 

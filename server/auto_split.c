@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "core/check.h"
-#include "device/comm.h"
+#include "server/device_choice.h"
 
 /* Of one request: a token behind all of ctx, and all chunks of a prompt of as many tokens, each at the mean depth (what
  * a chunk takes grows evenly with that). */
@@ -60,7 +60,7 @@ enum lf_status lf_auto_split_plan(struct lf_runtime *rt, bool serves, struct lf_
     struct lf_splits *s = &rt->splits;
     if (!rt->is_auto_split) return lf_runtime_plan(rt, serves, err);
     *s = (struct lf_splits){.gpu = gpu ? gpu->name : NULL};
-    int n_devices = LF_MIN(info->n_devices, (int)LF_GPU_RANKS_N);
+    int n_devices = lf_device_choice_n(info);
     for (int n = 1; n <= n_devices; n++) {
         s->of[n - 1] = (struct lf_split_option){.n_ranks = n};
         LF_TRY(try_split(rt, serves, &s->of[n - 1], err));

@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "server/commands.h"
+#include "server/device_choice.h"
 
 struct rank {
     struct lf_ranks *all;
@@ -76,16 +77,6 @@ enum lf_status lf_ranks_parse(struct lf_split *out, const char *parallel, struct
 
 /* ---- a rank's thread ---- */
 
-/* The device of a rank: of GPUs, so many behind the one that is named. */
-static const char *name_device(char name[LF_DEVICE_NAME], const char *first, int rank)
-{
-    int idx = 0;
-    if (strncmp(first, "cuda", 4) != 0) return first;
-    if (first[4] == ':') idx = (int)strtol(first + 5, NULL, 10);
-    (void)snprintf(name, LF_DEVICE_NAME, "cuda:%d", idx + rank);
-    return name;
-}
-
 static enum lf_status load(struct rank *r, struct lf_err *err)
 {
     const struct lf_ranks_opts *o = &r->all->opts;
@@ -93,7 +84,8 @@ static enum lf_status load(struct rank *r, struct lf_err *err)
     struct lf_kv_cache_opts kv = o->kv;
     char name[LF_DEVICE_NAME];
     struct lf_device_opts device = o->device;
-    device.name = name_device(name, o->device.name, r->idx);
+    device.asks_others = false;
+    device.name = lf_device_choice_name(name, o->device.name, r->idx);
     r->hp = *o->hp; /* its pointers are borrowed */
     struct lf_split *split = &r->hp.split;
     split->rank = r->idx % lf_split_n_ranks(split);

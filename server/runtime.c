@@ -17,6 +17,7 @@
 #include "model/layer_kinds.h"
 #include "model/rope_config.h"
 #include "server/commands.h"
+#include "server/device_choice.h"
 #include "server/engine/engine.h"
 #include "server/http/conn/http_server.h"
 #include "server/options.h"
@@ -83,33 +84,7 @@ static enum lf_status open_tokenizer(struct lf_runtime *rt, bool needed, struct 
     return LF_OK;
 }
 
-enum { H100_SMS = 132 };
-
-static bool is_gpu(const char *device)
-{
-    return strcmp(device, "auto") == 0 || strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0;
-}
-
 _Static_assert((int)LF_OPTION_WORD == (int)LF_CTX_AUTO, "--ctx auto is passed on as it is");
-
-/* --device, or what stands in its place. */
-static enum lf_status describe_device(struct lf_device_opts *out, const struct lf_config *config, struct lf_err *err)
-{
-    if (config->device == NULL) return lf_fail(err, LF_INVALID, "--device: expected a name: auto, cpu or cuda:0");
-    if (config->gpu_memory == 0 && config->gpu_sms != 0)
-        return lf_fail(err, LF_INVALID, "--gpu-sms %d describes a GPU of which --gpu-memory is not given",
-                       config->gpu_sms);
-    if (config->gpu_memory == 0 && config->gpus != 0)
-        return lf_fail(err, LF_INVALID, "--gpus %d are of a kind of which --gpu-memory is not given", config->gpus);
-    if (config->gpu_memory == 0) return LF_OK;
-    if (!is_gpu(config->device))
-        return lf_fail(err, LF_INVALID, "--gpu-memory describes a GPU, but --device is %s", config->device);
-    out->name = "cuda";
-    out->gpu_memory_bytes = config->gpu_memory;
-    out->gpu_n_sms = config->gpu_sms > 0 ? config->gpu_sms : H100_SMS;
-    out->n_gpus = LF_MAX(config->gpus, 1);
-    return LF_OK;
-}
 
 /* --max-position, --rope-scaling. */
 static enum lf_status read_stretch(struct lf_stretch *out, const struct lf_config *config, struct lf_err *err)
@@ -268,9 +243,10 @@ static enum lf_status check_ranks(const struct lf_config *c, int n_ranks, struct
 static enum lf_status read_ranks(struct lf_runtime *rt, struct lf_err *err)
 {
     const struct lf_config *c = rt->config;
-    rt->is_auto_split = c->parallel && strcmp(c->parallel, "auto") == 0;
+    rt->is_auto_split = lf_device_choice_is_auto(c);
     LF_TRY(lf_ranks_parse(&rt->hp.split, rt->is_auto_split ? NULL : c->parallel, err));
     rt->dev_opts.n_ranks = lf_split_world(&rt->hp.split);
+    rt->dev_opts.asks_others = rt->is_auto_split || rt->dev_opts.n_ranks > 1;
     return check_ranks(c, rt->dev_opts.n_ranks, err);
 }
 
@@ -296,9 +272,8 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
     rt->config = config;
     enum lf_status status;
     struct lf_stretch stretch;
-    rt->dev_opts =
-        (struct lf_device_opts){.name = config->device, .n_threads = config->threads, .max_isa = config->isa - 1};
-    LF_TRY_GOTO(describe_device(&rt->dev_opts, config, err), fail);
+    rt->dev_opts = (struct lf_device_opts){.n_threads = config->threads, .max_isa = config->isa - 1};
+    LF_TRY_GOTO(lf_device_choice_describe(&rt->dev_opts, config, err), fail);
     LF_TRY_GOTO(lf_model_dir_find(&rt->dir, config->model, err), fail);
     LF_TRY_GOTO(lf_model_dir_check(&rt->dir, config->load_choice != LF_LOAD_DUMMY, err), fail);
     LF_TRY_GOTO(read_stretch(&stretch, config, err), fail);
@@ -391,10 +366,17 @@ static enum lf_status plan_on(struct lf_runtime *rt, const struct lf_device_info
     return lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err);
 }
 
+/* Of all ranks. */
+static struct lf_device_info device_info(const struct lf_runtime *rt)
+{
+    return lf_device_choice_info(lf_device_info(rt->dev), lf_split_world(&rt->hp.split));
+}
+
 static enum lf_status plan_with(struct lf_runtime *rt, const struct lf_plan_opts *given, uint64_t weight_bytes,
                                 struct lf_err *err)
 {
-    return plan_on(rt, lf_device_info(rt->dev), given, weight_bytes, err);
+    struct lf_device_info info = device_info(rt);
+    return plan_on(rt, &info, given, weight_bytes, err);
 }
 
 /* What is measured moves from one start to the next: the process by some pages of its libraries, and what the machine
@@ -427,7 +409,7 @@ static enum lf_status plan_largest(struct lf_runtime *rt, const struct lf_plan_o
                                    struct lf_err *err)
 {
     struct lf_plan_opts opts = *given;
-    struct lf_device_info info = *lf_device_info(rt->dev);
+    struct lf_device_info info = device_info(rt);
     opts.ctx = LF_CTX_AUTO;
     allow_for_process(&opts);
     allow_for_others(&info);

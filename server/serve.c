@@ -161,7 +161,7 @@ static void name_model(struct server *s)
     snprintf(s->model_id, sizeof(s->model_id), "model");
 }
 
-/* The same program computes the same model in the same way: then a seed gives the same answer. */
+/* The same program computes the same model in the same way, over as many ranks: then a seed gives the same answer. */
 static void name_computation(struct server *s)
 {
     uint8_t hash[LF_SHA256_BYTES];
@@ -173,6 +173,8 @@ static void name_computation(struct server *s)
     const struct lf_stretch *stretch = &s->rt.hp.stretch;
     if (stretch->max_position)
         lf_buf_printf(&text, "\n%d, %d, %d", stretch->max_position, stretch->yarn, stretch->yarn_original);
+    const struct lf_split *split = &s->rt.hp.split;
+    if (lf_split_world(split) > 1) lf_buf_printf(&text, "\ntp=%d,cp=%d", lf_split_n_ranks(split), lf_split_n_cp(split));
     lf_sha256(lf_buf_view(&text).ptr, text.len, hash);
     lf_buf_deinit(&text);
     snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%02x%02x%02x%02x%02x", hash[0], hash[1], hash[2], hash[3],

@@ -62,10 +62,17 @@ struct turns {
     struct slot slots[LF_RANKS_N][SLOTS_N];
 };
 
+/* For what a rank has waited longer than a tick. It may stand still since, and what it waited for have come. */
+struct awaited {
+    _Atomic int rank;       /* from 1 on; 0: nobody */
+    _Atomic uint32_t count; /* which that one raises: where it is in the shared memory, in steps of LF_COUNT_ALIGN */
+    _Atomic uint32_t at_least;
+};
+
 struct lf_comm_shared {
     struct turns along[LF_COMM_AXES_N];
-    _Atomic int awaited[LF_RANKS_N]; /* whom a rank has waited for longer than a tick, from 1 on; 0: nobody */
-    struct channel channels[];       /* [n_ranks, n_ranks], from, to */
+    struct awaited awaited[LF_RANKS_N];
+    struct channel channels[]; /* [n_ranks, n_ranks], from, to */
 };
 
 /* ---- a group's life ---- */
@@ -188,13 +195,34 @@ static bool is_busy(const struct lf_comm *c)
     return c->backend->is_busy && c->backend->is_busy(c);
 }
 
-/* Who stands still, where `other` does not come: it may wait itself, in its own row or column. */
+static void await(struct lf_comm *c, const struct lf_count *count, uint32_t at_least, int other)
+{
+    struct awaited *a = &c->group->shared->awaited[lf_comm_in_group(c, c->rank)];
+    size_t at = (size_t)((const char *)count - (const char *)c->group->shared);
+    atomic_store(&a->rank, 0);
+    atomic_store(&a->count, (uint32_t)(at / LF_COUNT_ALIGN));
+    atomic_store(&a->at_least, at_least);
+    atomic_store(&a->rank, lf_comm_in_group(c, other) + 1);
+}
+
+/* Whom a rank waits for, that has not come yet; -1: it has no reason to wait, and does not come itself. */
+static int find_awaited(struct lf_comm_group *g, int rank)
+{
+    struct awaited *a = &g->shared->awaited[rank];
+    int other = atomic_load(&a->rank) - 1;
+    if (other < 0) return -1;
+    void *count = (char *)g->shared + (size_t)atomic_load(&a->count) * LF_COUNT_ALIGN;
+    return lf_count_has(count, atomic_load(&a->at_least)) ? -1 : other;
+}
+
+/* Who stands still, where `other` does not come: it may wait itself, in its own row or column. One that stands still
+ * since it waited for somebody is found by that: whoever it was has come. */
 static int find_lost(struct lf_comm_group *g, int other)
 {
-    int next = atomic_load(&g->shared->awaited[other]);
-    for (int i = 0; i < g->n_ranks && next > 0; i++) {
-        other = next - 1;
-        next = atomic_load(&g->shared->awaited[other]);
+    int next = find_awaited(g, other);
+    for (int i = 0; i < g->n_ranks && next >= 0; i++) {
+        other = next;
+        next = find_awaited(g, other);
     }
     return other;
 }
@@ -207,19 +235,18 @@ static bool wait_for(struct lf_comm *c, struct lf_count *count, uint32_t at_leas
     struct lf_comm_group *g = c->group;
     int64_t tick_ns = g->timeout_ms * LF_NS_PER_MS / TICKS_N, spin_ns = g->spin_ns;
     enum lf_waited waited = LF_WAITED_TOO_LONG;
-    _Atomic int *awaited = &g->shared->awaited[lf_comm_in_group(c, c->rank)];
     bool is_late = false;
     for (int n = 0; n < TICKS_N; n = is_busy(c) ? 0 : n + 1) {
         waited = lf_count_wait(count, at_least, spin_ns, is_patient ? 0 : lf_clock_ns() + tick_ns);
         if (waited != LF_WAITED_TOO_LONG) break;
         spin_ns = 0;
         is_late = true;
-        atomic_store(awaited, lf_comm_in_group(c, other) + 1);
+        await(c, count, at_least, other);
     }
     if (waited == LF_WAITED_TOO_LONG)
         return lf_comm_fail(c, "rank %d waited %d ms for rank %d, in %s", lf_comm_in_group(c, c->rank), g->timeout_ms,
                             find_lost(g, lf_comm_in_group(c, other)), what);
-    if (is_late) atomic_store(awaited, 0);
+    if (is_late) atomic_store(&g->shared->awaited[lf_comm_in_group(c, c->rank)].rank, 0);
     return waited == LF_WAITED_REACHED;
 }
 

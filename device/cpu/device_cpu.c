@@ -32,7 +32,6 @@ static enum lf_status open_cpu(struct lf_device *dev, const struct lf_device_opt
     dev->info = (struct lf_device_info){.kind = "cpu",
                                         .token_tile = 1,
                                         .split_rows = SPLIT_ROWS,
-                                        .n_devices = 1,
                                         .isa = isa,
                                         .n_threads = n_threads,
                                         .act_dtype = LF_F32,

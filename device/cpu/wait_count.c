@@ -37,6 +37,11 @@ void lf_count_close(struct lf_count *count)
     wake_all(count);
 }
 
+bool lf_count_has(struct lf_count *count, uint32_t at_least)
+{
+    return has_reached(atomic_load(&count->word), at_least);
+}
+
 /* Until the word is no longer `seen`, or that time. */
 static void sleep_while(struct lf_count *count, uint32_t seen, int64_t until_ns)
 {

@@ -25,6 +25,7 @@ enum lf_waited { LF_WAITED_REACHED, LF_WAITED_CLOSED, LF_WAITED_TOO_LONG };
 void lf_count_raise(struct lf_count *count);
 /* Any thread, any number of times. */
 void lf_count_close(struct lf_count *count);
+bool lf_count_has(struct lf_count *count, uint32_t at_least);
 /* Until it is `count` at least. until_ns: by lf_clock_ns, 0: for ever. */
 enum lf_waited lf_count_wait(struct lf_count *count, uint32_t at_least, int64_t spin_ns, int64_t until_ns);
 

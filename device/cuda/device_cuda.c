@@ -80,7 +80,7 @@ static enum lf_status find_gpu(struct lf_device *dev, int idx, int n_ranks, stru
     if (rc == cudaSuccess) rc = cudaDeviceGetAttribute(&dev->info.n_sms, cudaDevAttrMultiProcessorCount, idx);
     if (rc != cudaSuccess) return fail_open(rc, "asking the GPU what it is", err);
     dev->info.sm = major * 10 + minor;
-    dev->info.n_devices = count_linked(idx, n);
+    dev->info.n_gpus = LF_MIN(count_linked(idx, n), (int)LF_RANKS_N);
     (void)snprintf(dev->info.name, sizeof dev->info.name, "%.*s", LF_DEVICE_NAME - 1, prop.name);
     if (dev->info.sm < LF_CUDA_OLDEST_SM)
         return lf_fail(err, LF_UNSUPPORTED, "cuda:%d (%s) has compute capability %d.%d, at least %d.%d is needed", idx,
@@ -106,6 +106,43 @@ static void close_cuda(struct lf_device *dev)
     dev->threads = NULL;
 }
 
+static void note_gpu(struct lf_gpu *out, const char *name, int n_sms, uint64_t available_bytes)
+{
+    (void)snprintf(out->name, sizeof(out->name), "%.*s", LF_DEVICE_NAME - 1, name);
+    out->n_sms = n_sms;
+    out->available_bytes = available_bytes;
+}
+
+/* One behind this one, before anything but a context is on it; that is given back, its rank makes its own. */
+static cudaError_t ask_other(struct lf_gpu *out, int idx)
+{
+    struct cudaDeviceProp prop;
+    size_t available = 0, total = 0;
+    lf_cuda_use(idx);
+    cudaError_t rc = cudaGetDeviceProperties(&prop, idx);
+    if (rc == cudaSuccess) rc = cudaMemGetInfo(&available, &total);
+    if (rc != cudaSuccess) return rc;
+    note_gpu(out, prop.name, prop.multiProcessorCount, available);
+    return cudaDeviceReset();
+}
+
+/* own_bytes: of this one's memory that its code and workspaces take beside a context. One that cannot be asked ends the
+ * row: it is not offered. */
+static void ask_others(struct lf_device_info *info, int idx, bool asks, uint64_t own_bytes)
+{
+    note_gpu(&info->gpus[0], info->name, info->n_sms, info->available_bytes);
+    int n = asks ? info->n_gpus : 1;
+    info->n_gpus = 1;
+    while (info->n_gpus < n) {
+        struct lf_gpu *gpu = &info->gpus[info->n_gpus];
+        if (ask_other(gpu, idx + info->n_gpus) != cudaSuccess) break;
+        gpu->available_bytes -= LF_MIN(gpu->available_bytes, own_bytes);
+        info->n_gpus++;
+    }
+    (void)cudaGetLastError(); /* it is not this one's */
+    lf_cuda_use(idx);
+}
+
 /* Everything that stays in the GPU's memory beside buffers: context, code, library workspace. */
 static enum lf_status build(struct lf_device *dev, int idx, const struct lf_device_opts *opts, struct lf_err *err)
 {
@@ -115,20 +152,22 @@ static enum lf_status build(struct lf_device *dev, int idx, const struct lf_devi
     dev->cuda = calloc(1, sizeof *dev->cuda);
     if (dev->cuda == NULL) return lf_fail(err, LF_NO_MEMORY, "no memory for the device");
     dev->cuda->idx = idx;
-    cudaError_t rc = cudaStreamCreateWithFlags(&dev->cuda->stream, cudaStreamNonBlocking);
+    size_t bare = 0, available = 0, total = 0;
+    cudaError_t rc = cudaMemGetInfo(&bare, &total);
+    if (rc == cudaSuccess) rc = cudaStreamCreateWithFlags(&dev->cuda->stream, cudaStreamNonBlocking);
     if (rc != cudaSuccess) return fail_open(rc, "opening the GPU", err);
     rc = lf_cuda_copy_init(dev->cuda);
     if (rc == cudaSuccess) rc = lf_cuda_lanes_init(dev->cuda);
     if (rc != cudaSuccess) return fail_open(rc, "pinned memory and lanes for copies", err);
     LF_TRY(lf_ops_cuda_init(dev, err));
 
-    size_t available = 0, total = 0;
     rc = cudaMemGetInfo(&available, &total);
     if (rc != cudaSuccess) return fail_open(rc, "asking for the GPU's memory", err);
     dev->info.memory_bytes = total;
     dev->info.available_bytes = available;
     dev->info.context_bytes = total - available;
     dev->info.host_available_bytes = lf_sysinfo_memory("").available_bytes;
+    ask_others(&dev->info, idx, opts->asks_others, bare - LF_MIN(bare, available));
     return LF_OK;
 }
 
@@ -143,12 +182,13 @@ static enum lf_status describe(struct lf_device *dev, const struct lf_device_opt
                        opts->gpu_memory_bytes);
     info->is_described = true;
     info->n_sms = opts->gpu_n_sms;
-    info->n_devices = LF_MAX(opts->n_gpus, 1);
+    info->n_gpus = LF_MIN(LF_MAX(opts->n_gpus, 1), (int)LF_RANKS_N);
     info->memory_bytes = opts->gpu_memory_bytes;
     info->context_bytes = DESCRIBED_CONTEXT_BYTES;
     info->available_bytes = info->memory_bytes - info->context_bytes;
     (void)snprintf(info->name, sizeof info->name, "a GPU as described: %.2f GiB, %d multiprocessors",
                    (double)info->memory_bytes / (1 << 30), info->n_sms);
+    for (int i = 0; i < info->n_gpus; i++) note_gpu(&info->gpus[i], info->name, info->n_sms, info->available_bytes);
     lf_ops_cuda_fill(dev);
     return LF_OK;
 }

@@ -173,7 +173,7 @@ struct lf_engine_metrics {
     struct lf_counter constrained;                    /* requests with a grammar that were started */
     struct lf_counter proposed, accepted;             /* tokens that steps were given beside the next, and that came */
     struct lf_counter waits, waits_ns;                /* steps read before the next was launched, and what that took */
-    struct lf_counter masks, masks_ns;                /* of their tokens, and what the engine waited for them */
+    struct lf_counter masks, masks_ns;                /* made for their tokens, and what the engine waited for them */
     struct lf_counter rejected_queue, rejected_tokens, rejected_tenant, rejected_quota, rejected_too_long,
         rejected_draining;
     struct lf_histogram ttft_s, itl_s, e2e_s, queue_s, prefill_s, decode_s, inference_s;

@@ -114,7 +114,8 @@ static uint32_t *row_at(const struct lf_engine *e, int i)
  */
 static void run_matchers(struct lf_engine *e, const struct lf_sched_step *step, int64_t now_ns)
 {
-    int n = 0, n_rows = 0, n_masks = 0;
+    int n = 0, n_rows = 0;
+    uint64_t n_masks = 0;
     for (int i = 0; i < step->n_items; i++) {
         const struct lf_sched_item *item = &step->items[i];
         if (!draws_under_mask(item)) continue;
@@ -124,13 +125,14 @@ static void run_matchers(struct lf_engine *e, const struct lf_sched_step *step, 
                                                      .stride = (size_t)e->n_mask_words,
                                                      .ahead = item->seq->ids + item->seq->n_ids,
                                                      .n_ahead = item->n_proposed};
-            n_masks += 1 + item->n_proposed;
         }
         n_rows += 1 + item->n_proposed;
     }
     if (n == 0) return;
     lf_masks_run(&e->masks, e->mask_jobs, n);
-    lf_counter_add(&e->metrics.masks, (uint64_t)n_masks);
+    for (int i = 0; i < n; i++)
+        if (e->mask_jobs[i].status == LF_OK) n_masks += 1 + (uint64_t)e->mask_jobs[i].n_allowed;
+    lf_counter_add(&e->metrics.masks, n_masks);
     lf_counter_add(&e->metrics.masks_ns, (uint64_t)(lf_clock_ns() - now_ns));
 }
 

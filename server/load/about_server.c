@@ -28,15 +28,25 @@ static bool read_model(char out[LF_SERVER_MODEL_BYTES], struct lf_json_value roo
     return is_there;
 }
 
+/* A count of `name` in the member `of`; false: there is none. */
+static bool read_count(int *out, struct lf_json_value root, const char *of, const char *name)
+{
+    int64_t n = 0;
+    bool is_there = lf_json_int64(lf_json_get(lf_json_get(root, of), name), &n) && n >= 1 && n <= INT32_MAX;
+    if (is_there) *out = (int)n;
+    return is_there;
+}
+
 bool lf_about_server_read(struct lf_about_server *out, struct lf_str body)
 {
     struct lf_json json = {0};
-    int64_t n = 0;
+    struct lf_about_server s = {.n_context_ranks = 1, .block_tokens = LF_KV_BLOCK_TOKENS};
     *out = (struct lf_about_server){0};
     if (lf_json_parse(&json, body, &lf_json_limits_request, NULL) == LF_OK) {
         struct lf_json_value root = lf_json_root(&json);
-        bool is_known = lf_json_int64(lf_json_get(lf_json_get(root, "plan"), "ranks"), &n) && n >= 1 && n <= INT32_MAX;
-        if (is_known && read_model(out->model, root)) out->n_ranks = (int)n;
+        (void)read_count(&s.n_context_ranks, root, "plan", "context_ranks");
+        (void)read_count(&s.block_tokens, root, "blocks", "tokens");
+        if (read_count(&s.n_ranks, root, "plan", "ranks") && read_model(s.model, root)) *out = s;
     }
     lf_json_deinit(&json);
     return out->n_ranks > 0;

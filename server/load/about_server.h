@@ -9,7 +9,9 @@
 enum { LF_SERVER_MODEL_BYTES = 128 };
 
 struct lf_about_server {
-    int n_ranks;                       /* that compute the model together; 0: it does not say */
+    int n_ranks;         /* that compute the model together; 0: it does not say */
+    int n_context_ranks; /* over so many of them each context is divided; 1 where it does not say */
+    int block_tokens;    /* of its cache: a prefix is found in whole ones; one rank's where it does not say */
     char model[LF_SERVER_MODEL_BYTES]; /* its first so many bytes at most, whole characters */
 };
 

@@ -52,6 +52,7 @@ struct test {
     double ready_s; /* until all documents were read */
     struct lf_prompt_sources put, asked;
     int64_t *document_tokens;    /* [documents] owned, as the server counted them; NULL: none */
+    int block_tokens;            /* of the server's cache */
     int64_t n_findable, n_found; /* tokens of whole blocks of the documents asked about, and those of them cached */
 };
 
@@ -162,7 +163,7 @@ static void add_findable(void *ctx, uint64_t idx, const struct lf_load_stream *s
 {
     struct test *t = ctx;
     int64_t n = t->document_tokens[lf_load_document_of(&t->shape, idx)];
-    n -= n % LF_KV_BLOCK_TOKENS;
+    n -= n % t->block_tokens;
     t->n_findable += n;
     t->n_found += LF_MIN(stream->n_cached, n);
 }
@@ -227,7 +228,9 @@ static enum lf_status run_test(struct load *l, struct test *t, int n_clients, in
                                struct lf_err *err)
 {
     const struct lf_config *c = l->config;
-    *t = (struct test){.n_clients = n_clients, .n_prompt = n_prompt, .n_requests = n_clients * rounds};
+    int block_tokens = l->server.n_ranks > 0 ? l->server.block_tokens : LF_KV_BLOCK_TOKENS;
+    *t = (struct test){
+        .n_clients = n_clients, .n_prompt = n_prompt, .n_requests = n_clients * rounds, .block_tokens = block_tokens};
     t->shape = (struct lf_load_shape){
         .dialect = l->dialect,
         .workload = l->workload,
@@ -263,7 +266,9 @@ static enum lf_status run_test(struct load *l, struct test *t, int n_clients, in
 static void print_head(struct load *l)
 {
     const struct lf_about_server *s = &l->server;
-    if (s->n_ranks > 0)
+    if (s->n_context_ranks > 1)
+        printf("%s over %d ranks, each context over %d of them\n", s->model, s->n_ranks, s->n_context_ranks);
+    else if (s->n_ranks > 0)
         printf("%s over %d rank%s\n", s->model, s->n_ranks, s->n_ranks == 1 ? "" : "s");
     else
         printf("a server that does not say over how many ranks\n");
@@ -301,7 +306,7 @@ static void print_documents(struct load *l, const struct test *t)
     print_sources("; ", asked);
     printf("      hit rate: %.1f%% of the %lld tokens of documents that can be found (blocks of %d)\n",
            100 * (double)t->n_found / (double)LF_MAX(t->n_findable, (int64_t)1), (long long)t->n_findable,
-           (int)LF_KV_BLOCK_TOKENS);
+           t->block_tokens);
 }
 
 static void print_test(struct load *l, struct test *t)

@@ -96,6 +96,29 @@ class PinnedDocuments(unittest.TestCase):
         self.assertEqual(r["usage"]["prompt_tokens_details"]["cached_tokens"], n // 64 * 64)
         self.assertEqual(r["timings"].get("restored_n", 0), 0)
 
+    def test_of_a_context_that_is_divided_whole_blocks_of_all_ranks_are_pinned(self):
+        server = self.start("--parallel", "cp=4", "--threads", "4", disk=None)
+        block = server.get("/v1/capacity").json["blocks"]["tokens"]
+        self.assertEqual(block, 256)
+        n = {}
+        for i, name in enumerate(("kept", "free")):
+            doc = self.put(server, name, i, 3400)
+            n[name] = doc["tokens"] // block * block
+            self.assertTrue(0 < n[name] < doc["tokens"] and doc["tokens"] // 64 * 64 != n[name], doc)
+            self.wait(name, lambda: self.there(server, name) == {"device": n[name], "memory": None, "disk": None})
+        self.assertEqual(self.pin(server, "kept")["pinned"], "device")
+        self.wait("whole blocks are pinned", lambda: server.metric("kv_blocks_pinned") == n["kept"] // block)
+        self.assertEqual(server.get("/v1/capacity").json["blocks"]["pinned"], n["kept"] // block)
+        self.flood(server, 6)
+        self.assertEqual(self.there(server, "kept")["device"], n["kept"])
+        self.assertLess(self.there(server, "free")["device"], n["free"])
+        asked = [{"type": "file", "file": {"file_id": "kept"}}, {"type": "text", "text": "Who?"}]
+        r = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": asked}], "max_tokens": 1})
+        self.assertEqual(r.json["usage"]["prompt_tokens_details"]["cached_tokens"], n["kept"])  # what is pinned is found
+        self.assertEqual(server.post(f"{URL}/kept/unpin", {}).status, 200)
+        self.wait("blocks are let go", lambda: server.metric("kv_blocks_pinned") == 0)
+        self.assertEqual(server.stop(), 0)
+
     def test_pins_come_back_after_an_end_of_any_kind(self):
         server = self.start(disk="40M")
         self.put(server, "up", 1, pin="device")

@@ -86,7 +86,7 @@ class Stopped:
 
     def __init__(self, split, rank, thread, is_idle, sig=None):
         self.rank, self.case = rank, f"{thread} of {split}, {'idle' if is_idle else 'busy'}, {sig}"
-        self.process_args = ("--parallel", split, "--threads", str(SPLITS[split]))
+        self.process_args = ("--parallel", split, "--threads", str({**SPLITS, "cp=3": 3}[split]))
         self.server = harness.Program(*SMALL, *self.process_args)
         self.process, self.client = self.server.process, None if is_idle else Client(self.server)
         assert is_idle or harness.wait_until(lambda: self.server.metric("generation_tokens_total") > 0), self.case
@@ -154,7 +154,7 @@ class Faults(unittest.TestCase):
             ("tp=2", 1, "lf-rank1", False), ("tp=4", 3, "lf-rank3", False), ("tp=2", 0, "lf-engine", False),
             ("tp=2", 0, "lf-engine", True), ("tp=2", 1, "lf-rank1", True), ("tp=2", 1, "lf-rank1", False, TERM),
             ("tp=2", 0, "lf-engine", False, TERM), ("cp=2", 1, "lf-rank1", False), ("tp=2,cp=2", 3, "lf-rank3", False),
-            ("cp=2", 0, "lf-engine", True))]
+            ("cp=2", 0, "lf-engine", True), ("cp=3", 2, "lf-rank2", True))]
         run, run_0 = self.stop(StoppedRun, 1, "lf-rank1"), self.stop(StoppedRun, 0, "lf-engine")
         for one in all_stopped + [run, run_0]:
             with self.subTest(one.case):

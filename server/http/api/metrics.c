@@ -200,8 +200,9 @@ static void write_engine_counters(struct page *p, const struct lf_engine_metrics
     counter(p, "broken_grammars_total", &m->broken_grammars,
             "Requests ended because their grammar could not be followed.");
     counter(p, "constrained_requests_total", &m->constrained, "Requests started whose answers follow a grammar.");
-    counter(p, "grammar_masks_total", &m->masks, "Tokens drawn under a grammar.");
-    seconds(p, "grammar_mask_seconds_total", &m->masks_ns, "What steps waited for the masks of these tokens.");
+    counter(p, "grammar_masks_total", &m->masks,
+            "Masks made for tokens under a grammar, and behind each that was tried.");
+    seconds(p, "grammar_mask_seconds_total", &m->masks_ns, "What steps waited for these masks.");
     counter(p, "speculative_tokens_proposed_total", &m->proposed, "Tokens that steps tried beside the next one.");
     counter(p, "speculative_tokens_accepted_total", &m->accepted, "Of these, tokens that came.");
     counter(p, "speculative_waits_total", &m->waits, "Steps read before the next was launched, for what it tries.");

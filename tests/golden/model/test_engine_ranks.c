@@ -1,6 +1,8 @@
 /* The engine over several ranks, which follow the first one: for a split the same answers alone, together, in chunks of
  * any size and from the prefix cache, ids and the bits of their log-probabilities; on rank 0 and nowhere else there is
- * an engine. */
+ * an engine. Where nothing is rounded to less than float on the way, greedy answers are those of one rank. */
+#include <math.h>
+
 #include "core/check.h"
 #include "tests/golden/model/engine_answers.h"
 #include "tests/support/config_text.h"
@@ -133,9 +135,69 @@ static void answers_of_experts_and_states_do_too(void **state)
     temp_dir_remove(&dir);
 }
 
+static void ask_once(struct model_rig *rig, int rank, void *ctx)
+{
+    struct lf_engine_opts opts = {.ctx = CTX, .chunk = 130, .max_seqs = 8, .max_out = 8, .queue_n = 64, .step_ms = 50};
+    struct lf_engine *engine = engine_over(rig, &opts);
+    assert_int_equal(rank, 0);
+    ask_together(engine, lengths, PROMPTS, 1, ctx);
+    lf_engine_destroy(engine);
+}
+
+static void expect_near(const struct answer *one, const struct answer *got, struct lf_split split)
+{
+    for (int i = 0; i < PROMPTS; i++)
+        for (int k = 0; k < ANSWER; k++) {
+            if (got[i].tokens[k].id == one[i].tokens[k].id &&
+                fabsf(got[i].tokens[k].logprob - one[i].tokens[k].logprob) < 1e-4F)
+                continue;
+            fail_msg("tp=%d,cp=%d, the prompt of %d tokens: token %d is %d (%g), one rank's %d (%g)", split.n_ranks,
+                     split.n_cp, lengths[i], k, got[i].tokens[k].id, (double)got[i].tokens[k].logprob,
+                     one[i].tokens[k].id, (double)one[i].tokens[k].logprob);
+        }
+}
+
+static void greedy_answers_are_those_of_one_rank(void **state)
+{
+    (void)state;
+    static const struct lf_split splits[] = {{.n_ranks = 1},
+                                             {.n_ranks = 2},
+                                             {.n_ranks = 4},
+                                             {.n_ranks = 1, .n_cp = 2},
+                                             {.n_ranks = 1, .n_cp = 3},
+                                             {.n_ranks = 2, .n_cp = 2},
+                                             {.n_ranks = 1, .n_cp = 4}};
+    static struct answer one[PROMPTS], got[PROMPTS];
+    for (int has_states = 0; has_states < 2; has_states++) {
+        struct temp_dir dir = temp_dir_make();
+        has_states ? write_model_with_states(&dir) : write_model(&dir);
+        for (size_t i = 0; i < LF_N_ELEMS(splits); i++) {
+            struct model_rig_opts opts = {.dir = dir.path,
+                                          .load = LF_LOAD_DUMMY,
+                                          .seed = 3,
+                                          .max_isa = -1,
+                                          .n_threads = 1,
+                                          .ctx = CTX,
+                                          .chunk = 130,
+                                          .max_seqs = 8,
+                                          .max_out = 8,
+                                          .kv_tokens = 4 * CTX,
+                                          .kv_dtype = LF_F32,
+                                          .prefix_cache = true,
+                                          .cache_groups = true,
+                                          .split = splits[i]};
+            if (has_states && splits[i].n_ranks > 2) continue; /* of two KV heads of states */
+            rank_rigs_lead(&opts, splits[i].n_ranks, ask_once, i == 0 ? one : got);
+            if (i > 0) expect_near(one, got, splits[i]);
+        }
+        temp_dir_remove(&dir);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(greedy_answers_are_those_of_one_rank),
         cmocka_unit_test(answers_belong_to_the_split_alone),
         cmocka_unit_test(answers_of_experts_and_states_do_too),
     };

@@ -164,6 +164,43 @@ static void table_holds_cosines_and_sines_rounded_once(void **state)
     lf_device_close(dev);
 }
 
+struct parts {
+    const float *whole, *memory; /* of all, of the first part */
+    int n_floats, n;             /* of a position; how many positions have come */
+};
+
+static void compare_part(void *ctx, int from, int n, const float *part)
+{
+    struct parts *p = ctx;
+    if (from == 0) p->memory = part;
+    assert_int_equal(from, p->n);
+    assert_in_range(n, 1, LF_ROPE_PART_POSITIONS);
+    assert_ptr_equal(part, p->memory); /* all lie in the memory of one */
+    assert_memory_equal(part, p->whole + (size_t)from * (size_t)p->n_floats,
+                        (size_t)n * (size_t)p->n_floats * sizeof(*part));
+    p->n += n;
+}
+
+static void a_table_in_parts_has_the_bits_of_the_whole_in_the_memory_of_one(void **state)
+{
+    (void)state;
+    enum { PART = LF_ROPE_PART_POSITIONS };
+    static const int lengths[] = {1, 700, PART, PART + 1, 3 * PART + 777};
+    struct lf_device *dev = open_cpu(-1, 2);
+    for (size_t c = 0; c < LF_N_ELEMS(FREQ_CASES); c++)
+        for (size_t i = 0; i < LF_N_ELEMS(lengths); i++) {
+            const struct lf_rope_opts *opts = &FREQ_CASES[c].opts;
+            float *whole = malloc(lf_rope_table_bytes(opts, lengths[i]));
+            struct parts parts = {.whole = whole, .n_floats = opts->rotary_dim};
+            assert_non_null(whole);
+            lf_rope_table_fill(dev, opts, lengths[i], whole);
+            assert_int_equal(lf_rope_table_parts(dev, opts, lengths[i], compare_part, &parts, NULL), LF_OK);
+            assert_int_equal(parts.n, lengths[i]);
+            free(whole);
+        }
+    lf_device_close(dev);
+}
+
 static void a_table_without_rotation_is_the_identity(void **state)
 {
     (void)state;
@@ -559,6 +596,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frequencies_equal_those_of_transformers),
         cmocka_unit_test(longrope_divides_by_the_factors_of_its_length),
+        cmocka_unit_test(a_table_in_parts_has_the_bits_of_the_whole_in_the_memory_of_one),
         cmocka_unit_test(a_table_without_rotation_is_the_identity),
         cmocka_unit_test(table_holds_cosines_and_sines_rounded_once),
         cmocka_unit_test(append_rotates_norms_and_stores_every_row),

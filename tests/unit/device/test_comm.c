@@ -225,6 +225,55 @@ static void a_rank_that_does_not_come_is_named_in_time(void **state)
     }
 }
 
+static atomic_bool stands_still, is_released;
+
+static void stand_still(int sig)
+{
+    (void)sig;
+    const struct timespec ms = {.tv_nsec = 1000 * 1000};
+    atomic_store(&stands_still, true);
+    while (!atomic_load(&is_released)) (void)nanosleep(&ms, NULL);
+}
+
+/* Rank 0 has nothing to say, until the last one stands still while it waits for that; it is missed behind it. */
+static void speak_to_one_that_stands_still(struct rank *r)
+{
+    char text[8];
+    size_t n;
+    for (int i = 0; i < 3; i++) {
+        while (r->rank == 0 && i == 1 && !atomic_load(&stands_still)) lf_clock_sleep_ms(1);
+        if (r->rank == 0)
+            lf_comm_tell(r->comm, NULL, 0);
+        else if (lf_comm_hear(r->comm, text, sizeof(text), &n, NULL) != LF_OK)
+            return;
+    }
+}
+
+/* What it waited for has come: so it does not wait for anybody, and nobody else is to be named, whoever notices. */
+static void a_rank_that_stands_still_since_it_waited_is_named(void **state)
+{
+    (void)state;
+    struct sigaction stop = {.sa_handler = stand_still};
+    assert_int_equal(sigaction(SIGUSR1, &stop, NULL), 0);
+    for (int n = 2; n <= 5; n++) {
+        struct ranks ranks;
+        char words[64];
+        atomic_store(&stands_still, false);
+        atomic_store(&is_released, false);
+        start(&ranks, n, SHORT_MS, speak_to_one_that_stands_still, NULL);
+        lf_clock_sleep_ms(SHORT_MS / 4); /* some ticks: all wait for rank 0, and say so */
+        assert_int_equal(pthread_kill(ranks.of[n - 1].thread, SIGUSR1), 0);
+        int64_t until = lf_clock_ns() + 10 * LF_NS_PER_S;
+        while (lf_comm_group_check(ranks.group, NULL) == LF_OK && lf_clock_ns() < until) lf_clock_sleep_ms(1);
+        atomic_store(&is_released, true);
+        join(&ranks);
+        (void)snprintf(words, sizeof(words), " waited 1000 ms for rank %d, in a message", n - 1);
+        for (int i = 0; i < n; i++)
+            if (!strstr(ranks.of[i].err.message, words)) fail_msg("%d ranks: %s", n, ranks.of[i].err.message);
+        end(&ranks);
+    }
+}
+
 static _Atomic int64_t busy_until_ns;
 
 static bool has_work(const struct lf_comm *c)
@@ -547,6 +596,7 @@ int main(void)
         cmocka_unit_test(an_abort_ends_a_meeting),
         cmocka_unit_test(an_abort_at_any_moment_ends_all_waits_with_its_reason),
         cmocka_unit_test(a_rank_that_does_not_come_is_named_in_time),
+        cmocka_unit_test(a_rank_that_stands_still_since_it_waited_is_named),
         cmocka_unit_test(a_rank_whose_device_is_at_work_waits_until_that_is_done),
         cmocka_unit_test(a_send_that_nobody_receives_ends_in_time_or_with_the_group),
         cmocka_unit_test(a_receive_that_nobody_answers_ends_in_time),

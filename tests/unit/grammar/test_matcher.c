@@ -246,8 +246,18 @@ static struct lf_vocabulary *wide_vocabulary(void)
     return v;
 }
 
+/* How many tokens can be tried there with the budget of one mask. */
+static int wide_ahead(struct lf_matcher *m)
+{
+    static uint32_t masks[17][WIDE_N / 32 + 1];
+    static const int32_t ids[16];
+    int n = -1;
+    assert_int_equal(lf_matcher_look_ahead(m, ids, 16, masks[0], WIDE_N / 32 + 1, &n), LF_OK);
+    return n;
+}
+
 /* A mask in a string under one of n patterns, each of which looks at the whole vocabulary; *n_visited: nodes. */
-static enum lf_status wide_mask(uint32_t n, uint32_t *n_visited)
+static enum lf_status wide_mask(uint32_t n, uint32_t *n_visited, int *n_ahead)
 {
     static uint32_t mask[WIDE_N / 32 + 1];
     struct lf_vocabulary *v = wide_vocabulary();
@@ -264,6 +274,7 @@ static enum lf_status wide_mask(uint32_t n, uint32_t *n_visited)
     enum lf_status status = lf_matcher_mask(m, mask, NULL);
     assert_true(cpu_seconds() - began < 0.5 * SLOWNESS); /* 5 ms; what a busy machine does to it */
     *n_visited = m->n_visited;
+    if (status == LF_OK) *n_ahead = wide_ahead(m);
     if (status == LF_LIMIT) { /* it can go on: the next place may be a simple one */
         assert_int_equal(lf_matcher_accept_bytes(m, LF_STR("az\"")), LF_OK);
         assert_int_equal(lf_matcher_mask(m, mask, NULL), LF_OK);
@@ -279,13 +290,16 @@ static void a_mask_has_a_budget(void **state)
 {
     (void)state;
     uint32_t one, two, most, visited;
-    assert_int_equal(wide_mask(1, &one), LF_OK);
-    assert_int_equal(wide_mask(2, &two), LF_OK);
+    int ahead = 0;
+    assert_int_equal(wide_mask(1, &one, &ahead), LF_OK);
+    assert_int_equal(wide_mask(2, &two, &ahead), LF_OK);
+    assert_int_equal(ahead, 16);
     assert_true(two - one > WIDE_N);
     most = 1 + (LF_GRAMMAR_MASK_STEPS - one) / (two - one);
-    assert_int_equal(wide_mask(most, &visited), LF_OK);
+    assert_int_equal(wide_mask(most, &visited, &ahead), LF_OK);
+    assert_int_equal(ahead, 0);
     assert_in_range(visited, LF_GRAMMAR_MASK_STEPS - (two - one), LF_GRAMMAR_MASK_STEPS);
-    assert_int_equal(wide_mask(most + 1, &visited), LF_LIMIT);
+    assert_int_equal(wide_mask(most + 1, &visited, &ahead), LF_LIMIT);
     assert_true(visited > LF_GRAMMAR_MASK_STEPS);
 }
 

@@ -169,6 +169,8 @@ static const struct {
     {{"plan", "--gpu-memory", "80G", "--gpu-sms", "-1"}, "--gpu-sms"},
     {{"plan", "--gpu-sms", "132"}, "--gpu-memory is not given"},
     {{"plan", "--gpus", "4"}, "--gpu-memory is not given"},
+    {{"plan", "--gpus", "4", "--gpu-memory", "80G"}, "--gpus 4 are for --parallel auto to choose from"},
+    {{"plan", "--gpus", "4", "--gpu-memory", "80G", "--parallel", "tp=4"}, "which is not given: expected that, or"},
     {{"plan", "--gpus", "9", "--gpu-memory", "80G"}, "--gpus: expected a whole number from 0 to 8"},
     {{"plan", "--parallel", "automatic"}, "expected auto, tp=N, cp=M"},
     {{"serve", "--gpu-memory", "80G"}, "no such option"},

@@ -422,6 +422,7 @@ static void a_place_that_cannot_be_passed_is_the_same_with_proposals(void **stat
     static const char text[] = "{\"a\":{\"b\":17}";
     int32_t prompt[20] = {0}, prediction[sizeof text - 1];
     struct lf_gen_params p = params_under(NULL, prompt, 20, 150);
+    const struct lf_counter *masks = &lf_engine_metrics(f->engine)->masks;
     int n_accepted = 0;
     for (size_t i = 0; i < sizeof text - 1; i++) prediction[i] = text[i] - ' ';
     for (uint64_t seed = 0; seed < 4; seed++) {
@@ -431,8 +432,11 @@ static void a_place_that_cannot_be_passed_is_the_same_with_proposals(void **stat
             p.speculate = k * 15;
             p.prediction = k ? prediction : NULL;
             p.n_prediction = k ? (int)LF_N_ELEMS(prediction) : 0;
+            uint64_t n_masks = lf_counter_get(masks);
             struct lf_request *req = submit_under(f, wide_grammar(129), &p);
             st[k] = rig_wait(req);
+            n_masks = lf_counter_get(masks) - n_masks; /* one for each token */
+            if (k == 0) assert_int_equal(n_masks, st[0].n_tokens);
             check_error(req, LF_LIMIT, LF_GRAMMAR_TOO_WIDE);
         }
         assert_int_equal(st[1].n_tokens, st[0].n_tokens);

@@ -19,6 +19,21 @@ static void capacity_names_the_model_and_its_ranks(void **state)
         good("{\"object\":\"capacity\",\"model\":\"demo\",\"plan\":{\"kv_bytes\":1,\"ranks\":4}}");
     assert_int_equal(s.n_ranks, 4);
     assert_string_equal(s.model, "demo");
+    assert_int_equal(s.n_context_ranks, 1);
+    assert_int_equal(s.block_tokens, 64);
+}
+
+static void capacity_names_the_ranks_of_a_context_and_its_blocks(void **state)
+{
+    (void)state;
+    struct lf_about_server s = good("{\"model\":\"demo\",\"blocks\":{\"tokens\":256,\"total\":9},"
+                                    "\"plan\":{\"ranks\":8,\"context_ranks\":4}}");
+    assert_int_equal(s.n_ranks, 8);
+    assert_int_equal(s.n_context_ranks, 4);
+    assert_int_equal(s.block_tokens, 256);
+    s = good("{\"model\":\"demo\",\"blocks\":{\"tokens\":0},\"plan\":{\"ranks\":8,\"context_ranks\":-4}}");
+    assert_int_equal(s.n_context_ranks, 1); /* what is no count is not said */
+    assert_int_equal(s.block_tokens, 64);
 }
 
 /* A name is another's text: it neither moves the cursor nor ends within a character. */
@@ -59,7 +74,7 @@ static void what_does_not_say_it_is_unknown(void **state)
     for (size_t i = 0; i < LF_N_ELEMS(bodies); i++) {
         struct lf_about_server s = {.n_ranks = 9, .model = "x"};
         if (lf_about_server_read(&s, lf_str_c(bodies[i]))) fail_msg("%s", bodies[i]);
-        assert_true(s.n_ranks == 0 && s.model[0] == '\0');
+        assert_true(s.n_ranks == 0 && s.n_context_ranks == 0 && s.block_tokens == 0 && s.model[0] == '\0');
     }
 }
 
@@ -67,6 +82,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(capacity_names_the_model_and_its_ranks),
+        cmocka_unit_test(capacity_names_the_ranks_of_a_context_and_its_blocks),
         cmocka_unit_test(names_are_made_fit_for_a_terminal),
         cmocka_unit_test(what_does_not_say_it_is_unknown),
     };
