@@ -78,5 +78,6 @@ int main(void)
         cmocka_unit_test(collectives_of_rows_and_columns_are_theirs_alone),
         cmocka_unit_test(a_rank_that_is_missed_in_its_column_ends_all),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return n_failed + cmocka_run_group_tests_name("over the wire", tests, use_wire, NULL);
 }
