@@ -112,15 +112,15 @@ enum lf_status lf_comm_group_create_wire(struct lf_comm_group **out, int n_ranks
             if (r != rank) (void)close(sockets[r]);
         return status;
     }
-    struct lf_wire_opts opts = {.n_ranks = n_ranks,
-                                .rank = rank,
-                                .sockets = sockets,
-                                .timeout_ms = timeout_ms,
-                                .shared = g->shared,
-                                .end = on_wire_end,
-                                .ctx = g};
-    status = lf_wire_create(&g->wire, &opts, err);
-    if (status == LF_OK) status = lf_wire_start(g->wire, err);
+    struct lf_comm_wire_opts opts = {.n_ranks = n_ranks,
+                                     .rank = rank,
+                                     .sockets = sockets,
+                                     .timeout_ms = timeout_ms,
+                                     .shared = g->shared,
+                                     .end = on_wire_end,
+                                     .ctx = g};
+    status = lf_comm_wire_create(&g->wire, &opts, err);
+    if (status == LF_OK) status = lf_comm_wire_start(g->wire, err);
     if (status == LF_OK)
         *out = g;
     else
@@ -132,7 +132,7 @@ void lf_comm_group_destroy(struct lf_comm_group *group)
 {
     if (!group) return;
     if (group->wire) lf_comm_group_abort(group, LF_SHUTDOWN, "a rank has left the group");
-    lf_wire_destroy(group->wire);
+    lf_comm_wire_destroy(group->wire);
     (void)pthread_mutex_destroy(&group->lock);
     (void)munmap(group->shared, group->shared_bytes);
     free(group);
@@ -168,7 +168,7 @@ void lf_comm_group_abort(struct lf_comm_group *group, enum lf_status status, con
     if (!atomic_load(&group->is_over)) {
         group->status = status;
         (void)snprintf(group->reason, sizeof(group->reason), "%s", reason);
-        if (group->wire) lf_wire_end(group->wire, status, group->reason);
+        if (group->wire) lf_comm_wire_end(group->wire, status, group->reason);
     }
     atomic_store(&group->is_over, true);
     for (int r = 0; r < group->n_ranks; r++)
@@ -284,7 +284,7 @@ static void send_slot(const struct lf_comm *c, const struct lf_comm_slot *mine, 
 {
     for (int i = 1; i < c->n_ranks; i++) {
         int r = (c->rank + i) % c->n_ranks; /* not all to the same one first */
-        lf_wire_turn(c->group->wire, in_group(c, r), c->axis, c->turn, mine, (size_t)r * part.stride, part.bytes);
+        lf_comm_wire_turn(c->group->wire, in_group(c, r), c->axis, c->turn, mine, (size_t)r * part.stride, part.bytes);
     }
 }
 
@@ -533,7 +533,7 @@ static bool send_piece(struct lf_comm *c, const struct lf_exchange_params *p, si
     ch->bytes[n % SLOTS_N] = p->send_bytes;
     if (bytes > 0) memcpy(ch->data[n % SLOTS_N], (const char *)p->send + at, bytes);
     lf_count_raise(&ch->written);
-    if (c->group->wire) lf_wire_piece(c->group->wire, p->to, n, p->send_bytes, ch->data[n % SLOTS_N], bytes);
+    if (c->group->wire) lf_comm_wire_piece(c->group->wire, p->to, n, p->send_bytes, ch->data[n % SLOTS_N], bytes);
     return true;
 }
 
@@ -548,7 +548,7 @@ static bool receive_piece(struct lf_comm *c, const struct lf_exchange_params *p,
                             p->from, (unsigned long long)ch->bytes[n % SLOTS_N]);
     if (bytes > 0) memcpy((char *)p->receive + at, ch->data[n % SLOTS_N], bytes);
     lf_count_raise(&ch->read);
-    if (c->group->wire) lf_wire_taken(c->group->wire, p->from, n);
+    if (c->group->wire) lf_comm_wire_taken(c->group->wire, p->from, n);
     return true;
 }
 

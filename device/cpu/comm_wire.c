@@ -52,7 +52,7 @@ struct peer {
     bool is_closed;
 };
 
-struct lf_wire {
+struct lf_comm_wire {
     int n_ranks, rank, timeout_ms;
     struct lf_comm_shared *shared;
     void (*end)(void *ctx, enum lf_status status, const char *reason);
@@ -69,7 +69,7 @@ struct lf_wire {
     struct peer peers[LF_RANKS_N];
 };
 
-LF_PRINTF(2, 3) static void fail(struct lf_wire *w, const char *fmt, ...)
+LF_PRINTF(2, 3) static void fail(struct lf_comm_wire *w, const char *fmt, ...)
 {
     char reason[LF_ERR_MESSAGE_BYTES];
     va_list args;
@@ -114,7 +114,7 @@ static bool send_some(struct peer *p, struct parts *parts)
 }
 
 /* Until there is room again: how many ms; 0 where nobody waits any more. */
-static int patience_ms(struct lf_wire *w)
+static int patience_ms(struct lf_comm_wire *w)
 {
     int tick_ms = LF_MAX(w->timeout_ms / LF_COMM_TICKS_N, 1);
     if (!atomic_load(&w->is_ending)) return tick_ms;
@@ -123,7 +123,7 @@ static int patience_ms(struct lf_wire *w)
 }
 
 /* All of it, under the peer's lock; false: not so, and then nothing may follow. Ticks, not time, as in comm_cpu.c. */
-static bool send_all(struct lf_wire *w, struct peer *p, struct parts *parts, bool *is_late)
+static bool send_all(struct lf_comm_wire *w, struct peer *p, struct parts *parts, bool *is_late)
 {
     int n_ticks = 0;
     while (parts->done < parts->n) {
@@ -141,7 +141,7 @@ static bool send_all(struct lf_wire *w, struct peer *p, struct parts *parts, boo
 }
 
 /* A socket that takes nothing more is no news here: its reader will say so, behind what the peer still has to say. */
-static void send_frame(struct lf_wire *w, int to, struct frame *frame, const void *data)
+static void send_frame(struct lf_comm_wire *w, int to, struct frame *frame, const void *data)
 {
     struct peer *p = &w->peers[to];
     bool is_late = false;
@@ -158,8 +158,8 @@ static void send_frame(struct lf_wire *w, int to, struct frame *frame, const voi
     if (is_late) fail(w, "rank %d waited %d ms for rank %d, to take what it is sent", w->rank, w->timeout_ms, to);
 }
 
-void lf_wire_turn(struct lf_wire *w, int to, enum lf_comm_axis axis, uint32_t turn, const struct lf_comm_slot *slot,
-                  size_t at, size_t n)
+void lf_comm_wire_turn(struct lf_comm_wire *w, int to, enum lf_comm_axis axis, uint32_t turn,
+                       const struct lf_comm_slot *slot, size_t at, size_t n)
 {
     LF_ASSERT(at + n <= sizeof(slot->data));
     struct frame frame = {.kind = TURN, .axis = (uint8_t)axis, .seq = turn, .what = slot->what, .bytes = slot->bytes};
@@ -168,20 +168,21 @@ void lf_wire_turn(struct lf_wire *w, int to, enum lf_comm_axis axis, uint32_t tu
     send_frame(w, to, &frame, slot->data + at);
 }
 
-void lf_wire_piece(struct lf_wire *w, int to, uint32_t seq, uint64_t message_bytes, const void *data, size_t n)
+void lf_comm_wire_piece(struct lf_comm_wire *w, int to, uint32_t seq, uint64_t message_bytes, const void *data,
+                        size_t n)
 {
     struct frame frame = {.kind = PIECE, .seq = seq, .bytes = message_bytes, .n = (uint32_t)n};
     send_frame(w, to, &frame, data);
 }
 
-void lf_wire_taken(struct lf_wire *w, int to, uint32_t seq)
+void lf_comm_wire_taken(struct lf_comm_wire *w, int to, uint32_t seq)
 {
     struct frame frame = {.kind = TAKEN, .seq = seq};
     send_frame(w, to, &frame, NULL);
 }
 
 /* Without waiting: where somebody sends, or there is no room, the peer hears of this process anyway. */
-static void beat(struct lf_wire *w, struct peer *p)
+static void beat(struct lf_comm_wire *w, struct peer *p)
 {
     struct frame frame = {.magic = MAGIC, .kind = BEAT, .from = (uint8_t)w->rank, .n_ranks = (uint8_t)w->n_ranks};
     frame.seq = (uint32_t)atomic_load(&w->shared->awaited[w->rank]);
@@ -202,7 +203,7 @@ static void beat(struct lf_wire *w, struct peer *p)
 
 /* ---- reading ---- */
 
-static struct lf_comm_channel *channel_of(struct lf_wire *w, int from, int to)
+static struct lf_comm_channel *channel_of(struct lf_comm_wire *w, int from, int to)
 {
     return &w->shared->channels[from * w->n_ranks + to];
 }
@@ -215,7 +216,7 @@ static uint32_t ahead(uint32_t seq, struct lf_count *count)
 
 /* Each of these: whether the frame is the one that may come now, and then where what is behind its header belongs. */
 
-static bool begin_turn(struct lf_wire *w, struct peer *p)
+static bool begin_turn(struct lf_comm_wire *w, struct peer *p)
 {
     const struct frame *f = &p->in;
     if (f->axis >= LF_COMM_AXES_N || f->what >= LF_COMM_WHATS_N) return false;
@@ -230,7 +231,7 @@ static bool begin_turn(struct lf_wire *w, struct peer *p)
     return true;
 }
 
-static bool begin_piece(struct lf_wire *w, struct peer *p)
+static bool begin_piece(struct lf_comm_wire *w, struct peer *p)
 {
     const struct frame *f = &p->in;
     struct lf_comm_channel *ch = channel_of(w, p->rank, w->rank);
@@ -241,7 +242,7 @@ static bool begin_piece(struct lf_wire *w, struct peer *p)
     return true;
 }
 
-static bool begin_taken(struct lf_wire *w, struct peer *p)
+static bool begin_taken(struct lf_comm_wire *w, struct peer *p)
 {
     struct lf_comm_channel *ch = channel_of(w, w->rank, p->rank);
     uint32_t n_out = (lf_count_value(&ch->written) - p->in.seq) & LF_COUNT_MASK;
@@ -254,7 +255,7 @@ static bool begin_end(struct peer *p)
     return p->in.n < sizeof(p->reason) && p->in.what > LF_OK && p->in.what <= LF_QUOTA;
 }
 
-static bool begin(struct lf_wire *w, struct peer *p)
+static bool begin(struct lf_comm_wire *w, struct peer *p)
 {
     const struct frame *f = &p->in;
     if (f->magic != MAGIC || f->from != p->rank || f->n_ranks != w->n_ranks) return false;
@@ -275,7 +276,7 @@ static bool begin(struct lf_wire *w, struct peer *p)
 }
 
 /* It has its reason from another process: printed as one line. */
-static void take_end(struct lf_wire *w, struct peer *p)
+static void take_end(struct lf_comm_wire *w, struct peer *p)
 {
     for (uint32_t i = 0; i < p->in.n; i++)
         if ((unsigned char)p->reason[i] < ' ' || p->reason[i] == 0x7f) p->reason[i] = '?';
@@ -284,7 +285,7 @@ static void take_end(struct lf_wire *w, struct peer *p)
 }
 
 /* All of the frame is there. */
-static void take(struct lf_wire *w, struct peer *p)
+static void take(struct lf_comm_wire *w, struct peer *p)
 {
     switch (p->in.kind) {
     case TURN:
@@ -315,7 +316,7 @@ static ssize_t receive(struct peer *p)
     return got;
 }
 
-static void lose(struct lf_wire *w, struct peer *p, int error)
+static void lose(struct lf_comm_wire *w, struct peer *p, int error)
 {
     char text[128];
     p->is_closed = true;
@@ -325,7 +326,7 @@ static void lose(struct lf_wire *w, struct peer *p, int error)
         fail(w, "rank %d lost rank %d: %s", w->rank, p->rank, strerror_r(error, text, sizeof(text)));
 }
 
-static void refuse(struct lf_wire *w, struct peer *p)
+static void refuse(struct lf_comm_wire *w, struct peer *p)
 {
     const struct frame *f = &p->in;
     p->is_closed = true;
@@ -333,10 +334,10 @@ static void refuse(struct lf_wire *w, struct peer *p)
         fail(w, "rank %d got something of rank %d that is no message of ranks", w->rank, p->rank);
     else
         fail(w, "rank %d got message %u of kind %u, %u bytes from %u on, of rank %d: not what comes next", w->rank,
-             (unsigned)f->seq, (unsigned)f->kind, (unsigned)f->n, (unsigned)f->at, (int)f->from);
+             (unsigned)f->seq, (unsigned)f->kind, (unsigned)f->n, (unsigned)f->at, p->rank);
 }
 
-static void read_peer(struct lf_wire *w, struct peer *p)
+static void read_peer(struct lf_comm_wire *w, struct peer *p)
 {
     for (int i = 0; i < FRAMES_AT_ONCE && !p->is_closed; i++) {
         ssize_t n = receive(p);
@@ -360,7 +361,7 @@ static void read_peer(struct lf_wire *w, struct peer *p)
 /* ---- the wire's thread ---- */
 
 /* Waits for something to read; bit r of the answer: rank r has something. */
-static unsigned wait_readable(struct lf_wire *w, int ms)
+static unsigned wait_readable(struct lf_comm_wire *w, int ms)
 {
     struct pollfd fds[LF_RANKS_N + 1];
     unsigned readable = 0;
@@ -376,7 +377,7 @@ static unsigned wait_readable(struct lf_wire *w, int ms)
 }
 
 /* A beat's time has passed, or more where this process stood still. */
-static void beat_all(struct lf_wire *w)
+static void beat_all(struct lf_comm_wire *w)
 {
     for (int r = 0; r < w->n_ranks && !atomic_load(&w->is_ending); r++) {
         struct peer *p = &w->peers[r];
@@ -387,7 +388,7 @@ static void beat_all(struct lf_wire *w)
     }
 }
 
-static void attend(struct lf_wire *w)
+static void attend(struct lf_comm_wire *w)
 {
     int64_t every_ns = (int64_t)w->timeout_ms * LF_NS_PER_MS / BEATS_N, next_ns = lf_clock_ns() + every_ns;
     while (!atomic_load(&w->is_ending)) {
@@ -401,7 +402,7 @@ static void attend(struct lf_wire *w)
     }
 }
 
-static void tell_end(struct lf_wire *w)
+static void tell_end(struct lf_comm_wire *w)
 {
     for (int r = 0; r < w->n_ranks; r++) {
         struct peer *p = &w->peers[r];
@@ -413,7 +414,7 @@ static void tell_end(struct lf_wire *w)
 }
 
 /* A socket that is closed with something unread takes back what was sent. */
-static void read_to_end(struct lf_wire *w)
+static void read_to_end(struct lf_comm_wire *w)
 {
     char nothing[4096];
     for (;;) {
@@ -433,14 +434,14 @@ static void read_to_end(struct lf_wire *w)
 
 static void *wire_main(void *arg)
 {
-    struct lf_wire *w = arg;
+    struct lf_comm_wire *w = arg;
     attend(w);
     tell_end(w);
     read_to_end(w);
     return NULL;
 }
 
-void lf_wire_end(struct lf_wire *w, enum lf_status status, const char *reason)
+void lf_comm_wire_end(struct lf_comm_wire *w, enum lf_status status, const char *reason)
 {
     uint64_t one = 1;
     w->status = status;
@@ -453,9 +454,9 @@ void lf_wire_end(struct lf_wire *w, enum lf_status status, const char *reason)
 
 /* ---- its life ---- */
 
-enum lf_status lf_wire_create(struct lf_wire **out, const struct lf_wire_opts *opts, struct lf_err *err)
+enum lf_status lf_comm_wire_create(struct lf_comm_wire **out, const struct lf_comm_wire_opts *opts, struct lf_err *err)
 {
-    struct lf_wire *w = calloc(1, sizeof(*w));
+    struct lf_comm_wire *w = calloc(1, sizeof(*w));
     int wake_fd = eventfd(0, EFD_CLOEXEC);
     if (!w || wake_fd < 0) {
         enum lf_status status = w ? lf_fail(err, LF_IO, "a descriptor for other ranks: no more may be open")
@@ -484,7 +485,7 @@ enum lf_status lf_wire_create(struct lf_wire **out, const struct lf_wire_opts *o
     return LF_OK;
 }
 
-enum lf_status lf_wire_start(struct lf_wire *w, struct lf_err *err)
+enum lf_status lf_comm_wire_start(struct lf_comm_wire *w, struct lf_err *err)
 {
     sigset_t all, before;
     char reason[128];
@@ -500,7 +501,7 @@ enum lf_status lf_wire_start(struct lf_wire *w, struct lf_err *err)
     return LF_OK;
 }
 
-void lf_wire_destroy(struct lf_wire *w)
+void lf_comm_wire_destroy(struct lf_comm_wire *w)
 {
     if (!w) return;
     if (w->is_started) (void)pthread_join(w->thread, NULL);

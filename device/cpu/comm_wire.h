@@ -22,32 +22,35 @@
 
 #include "device/cpu/comm_shared.h"
 
-struct lf_wire_opts {
+struct lf_comm_wire_opts {
     int n_ranks, rank;
     const int *sockets; /* [n_ranks], of which rank's is not looked at */
     int timeout_ms;
     struct lf_comm_shared *shared; /* borrowed: the mirror */
-    /* Ends the group: called by the wire's thread, or by one that sends. It calls lf_wire_end, once. */
+    /* Ends the group: called by the wire's thread, or by one that sends. It calls lf_comm_wire_end, once. */
     void (*end)(void *ctx, enum lf_status status, const char *reason);
     void *ctx;
 };
 
-struct lf_wire;
+struct lf_comm_wire;
 
 /* The sockets are the wire's from here on, also where it fails. LF_NO_MEMORY, LF_IO. */
-LF_MUST_CHECK enum lf_status lf_wire_create(struct lf_wire **out, const struct lf_wire_opts *opts, struct lf_err *err);
+LF_MUST_CHECK enum lf_status lf_comm_wire_create(struct lf_comm_wire **out, const struct lf_comm_wire_opts *opts,
+                                                 struct lf_err *err);
 /* Its thread, once. LF_NO_MEMORY. */
-LF_MUST_CHECK enum lf_status lf_wire_start(struct lf_wire *wire, struct lf_err *err);
-/* Behind lf_wire_end, if it was started: a second at most, for the others to take what they are told. Accepts NULL. */
-void lf_wire_destroy(struct lf_wire *wire);
+LF_MUST_CHECK enum lf_status lf_comm_wire_start(struct lf_comm_wire *wire, struct lf_err *err);
+/* Behind lf_comm_wire_end, if it was started: a second at most, for the others to take what they are told. Accepts
+ * NULL. */
+void lf_comm_wire_destroy(struct lf_comm_wire *wire);
 
 /* The rank's thread, whose count is raised already. They return when all bytes are on their way, or the group has
  * ended; `to` is a rank of the group. */
-void lf_wire_turn(struct lf_wire *wire, int to, enum lf_comm_axis axis, uint32_t turn, const struct lf_comm_slot *slot,
-                  size_t at, size_t n);
-void lf_wire_piece(struct lf_wire *wire, int to, uint32_t seq, uint64_t message_bytes, const void *data, size_t n);
-void lf_wire_taken(struct lf_wire *wire, int to, uint32_t seq);
+void lf_comm_wire_turn(struct lf_comm_wire *wire, int to, enum lf_comm_axis axis, uint32_t turn,
+                       const struct lf_comm_slot *slot, size_t at, size_t n);
+void lf_comm_wire_piece(struct lf_comm_wire *wire, int to, uint32_t seq, uint64_t message_bytes, const void *data,
+                        size_t n);
+void lf_comm_wire_taken(struct lf_comm_wire *wire, int to, uint32_t seq);
 /* Tells the others that the group has ended. Any thread, once; returns at once. */
-void lf_wire_end(struct lf_wire *wire, enum lf_status status, const char *reason);
+void lf_comm_wire_end(struct lf_comm_wire *wire, enum lf_status status, const char *reason);
 
 #endif
