@@ -13,9 +13,9 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "kv/tiers/disk_speed.h"
-#include "kv/tiers/memory_tier.h"
 #include "model/layer_kinds.h"
 #include "model/rope_config.h"
+#include "server/below_cache.h"
 #include "server/commands.h"
 #include "server/engine/engine.h"
 #include "server/http/conn/http_server.h"
@@ -145,19 +145,6 @@ static enum lf_dtype kv_dtype(const struct lf_runtime *rt)
     return rt->config->kv_dtype == LF_KV_F32 ? LF_F32 : LF_BF16;
 }
 
-/* ---- blocks below the cache ---- */
-
-static uint64_t disk_bytes(const struct lf_config *c)
-{
-    return c->cache_disk ? c->cache_disk : LF_CACHE_DISK_BYTES;
-}
-
-/* All blocks are equally large, whichever layers they hold: one kind. */
-static struct lf_disk_kind block_kind(const struct lf_runtime *rt)
-{
-    return (struct lf_disk_kind){.name = "full", .block_bytes = rt->kv_block_bytes, .share = 1};
-}
-
 /* Layers with windows keep the last tokens alone, in groups of their own (kv/kv_layout.h). */
 enum { CACHE_GROUPS = true };
 
@@ -171,67 +158,18 @@ static enum lf_status find_block_bytes(struct lf_runtime *rt, struct lf_err *err
     return LF_OK;
 }
 
-static uint32_t disk_n_slots(const struct lf_runtime *rt)
-{
-    struct lf_disk_kind kind = block_kind(rt);
-    return rt->config->cache_dir ? lf_disk_store_n_slots(disk_bytes(rt->config), &kind, 1, 0) : 0;
-}
-
-/* Tokens that so many blocks below the cache hold: of long documents, of whose states a snapshot is kept every so
- * often.
- */
-static uint64_t tokens_below(const struct lf_runtime *rt, uint64_t n_blocks)
-{
-    enum { EVERY_BLOCKS = LF_KV_MARK_TOKENS / LF_KV_BLOCK_TOKENS };
-    return n_blocks * EVERY_BLOCKS / (uint64_t)(EVERY_BLOCKS + rt->slot_blocks) * LF_KV_BLOCK_TOKENS;
-}
-
-static enum lf_status check_disk(const struct lf_runtime *rt, struct lf_err *err)
-{
-    const struct lf_config *c = rt->config;
-    if (c->cache_disk && !c->cache_dir)
-        return lf_fail(err, LF_INVALID, "--cache-disk is the size of a --cache-dir, which is not given");
-    if (!c->cache_dir) return LF_OK;
-    if (disk_n_slots(rt) > 0) return LF_OK;
-    return lf_fail(err, LF_LIMIT, "--cache-disk: %llu bytes hold no block of %llu bytes (%d tokens) and its record",
-                   (unsigned long long)disk_bytes(c), (unsigned long long)block_kind(rt).block_bytes,
-                   (int)LF_KV_BLOCK_TOKENS);
-}
-
-static uint64_t memory_n_slots(const struct lf_runtime *rt)
-{
-    return rt->config->cache_memory / lf_memory_slot_bytes(block_kind(rt).block_bytes);
-}
-
-static enum lf_status check_memory(const struct lf_runtime *rt, struct lf_err *err)
-{
-    const struct lf_device_info *info = lf_device_info(rt->dev);
-    uint64_t bytes = rt->config->cache_memory;
-    if (bytes == 0) return LF_OK;
-    if (info->is_host)
-        return lf_fail(err, LF_INVALID,
-                       "--cache-memory is memory below a GPU's cache; on a CPU the cache is in this memory already: "
-                       "expected more --memory or --kv-tokens instead, or --device cuda");
-    if (info->host_available_bytes > 0 && bytes > info->host_available_bytes)
-        return lf_fail(err, LF_LIMIT, "--cache-memory is %llu bytes, of this machine's memory %llu are available",
-                       (unsigned long long)bytes, (unsigned long long)info->host_available_bytes);
-    if (memory_n_slots(rt) > 0) return LF_OK;
-    return lf_fail(err, LF_LIMIT, "--cache-memory: %llu bytes hold no block of %llu bytes (%d tokens)",
-                   (unsigned long long)bytes, (unsigned long long)block_kind(rt).block_bytes, (int)LF_KV_BLOCK_TOKENS);
-}
-
 /* With the identity of the model that was read. */
 static enum lf_status open_disk(struct lf_runtime *rt, const char *program, const uint8_t *identity, struct lf_err *err)
 {
     char about[1024];
-    struct lf_disk_kind kind = block_kind(rt);
+    struct lf_disk_kind kind = lf_below_kind(rt);
     if (!rt->config->cache_dir) return LF_OK;
     snprintf(about, sizeof(about), "%.600s, %s, KV in %s, %s", rt->dir.path, rt->plan.device,
              lf_dtype_name(kv_dtype(rt)), program);
     struct lf_disk_store_opts opts = {.dir = rt->config->cache_dir,
                                       .about = about,
                                       .identity = identity,
-                                      .budget_bytes = disk_bytes(rt->config),
+                                      .budget_bytes = lf_below_disk_bytes(rt->config),
                                       .kinds = &kind,
                                       .n_kinds = 1};
     return lf_disk_store_open(&rt->disk, &opts, err);
@@ -308,8 +246,8 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
     LF_TRY_GOTO(lf_device_open(&rt->dev, &rt->dev_opts, err), fail);
     LF_TRY_GOTO(find_block_bytes(rt, err), fail);
     LF_TRY_GOTO(check_speculation(rt, err), fail);
-    LF_TRY_GOTO(check_disk(rt, err), fail);
-    LF_TRY_GOTO(check_memory(rt, err), fail);
+    LF_TRY_GOTO(lf_below_check_disk(rt, err), fail);
+    LF_TRY_GOTO(lf_below_check_memory(rt, err), fail);
     LF_TRY_GOTO(open_tokenizer(rt, need_tokenizer, err), fail);
     malloc_trim(0);
     rt->process_bytes = status_bytes("VmRSS");
@@ -342,7 +280,7 @@ static struct lf_engine_opts engine_opts(const struct lf_runtime *rt)
         .has_disk = c->cache_dir != NULL,
         .memory_bytes = c->cache_memory,
         .may_meet = c->cache_meet,
-        .block_bytes = block_kind(rt).block_bytes,
+        .block_bytes = lf_below_kind(rt).block_bytes,
         .n_slots = rt->plan.n_slots,
         .slot_blocks = rt->plan.states.slot_blocks,
     };
@@ -459,7 +397,7 @@ static int n_rows(const struct lf_config *c)
 static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memory, bool serves)
 {
     const struct lf_config *c = rt->config;
-    uint32_t n_slots = disk_n_slots(rt);
+    uint32_t n_slots = lf_below_disk_slots(rt);
     return (struct lf_plan_opts){
         .ctx = c->ctx,
         .chunk = c->chunk,
@@ -477,9 +415,9 @@ static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memor
         .cache_groups = CACHE_GROUPS,
         .host_bytes = rt->process_bytes + HTTP_BYTES + lf_answer_vocabulary_bytes(&rt->vocabulary),
         .disk_index_bytes = n_slots > 0 ? lf_disk_table_host_bytes(n_slots) : 0,
-        .disk_tokens = tokens_below(rt, n_slots),
-        .disk_bytes = n_slots > 0 ? disk_bytes(c) : 0,
-        .below_tokens = tokens_below(rt, memory_n_slots(rt)),
+        .disk_tokens = lf_below_tokens(rt, n_slots),
+        .disk_bytes = n_slots > 0 ? lf_below_disk_bytes(c) : 0,
+        .below_tokens = lf_below_tokens(rt, lf_below_memory_slots(rt)),
         .below_bytes = c->cache_memory,
         .text_bytes = serves ? lf_http_host_bytes(text_bytes_with(c, memory), c->document_memory + c->response_memory,
                                                   c->n_connections)
