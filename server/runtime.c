@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "device/comm.h"
 #include "kv/tiers/disk_speed.h"
 #include "model/layer_kinds.h"
 #include "model/rope_config.h"
@@ -20,6 +21,8 @@
 #include "server/engine/engine.h"
 #include "server/http/conn/http_server.h"
 #include "server/options.h"
+#include "server/rank_join.h"
+#include "server/runtime_opts.h"
 #include "server/ranks.h"
 #include "template/chat_template.h"
 #include "tokenizer/tokenizer.h"
@@ -83,49 +86,7 @@ static enum lf_status open_tokenizer(struct lf_runtime *rt, bool needed, struct 
     return LF_OK;
 }
 
-enum { H100_SMS = 132 };
-
-static bool is_gpu(const char *device)
-{
-    return strcmp(device, "auto") == 0 || strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0;
-}
-
 _Static_assert((int)LF_OPTION_WORD == (int)LF_CTX_AUTO, "--ctx auto is passed on as it is");
-
-/* --device, or what stands in its place. */
-static enum lf_status describe_device(struct lf_device_opts *out, const struct lf_config *config, struct lf_err *err)
-{
-    if (config->device == NULL) return lf_fail(err, LF_INVALID, "--device: expected a name: auto, cpu or cuda:0");
-    if (config->gpu_memory == 0 && config->gpu_sms != 0)
-        return lf_fail(err, LF_INVALID, "--gpu-sms %d describes a GPU of which --gpu-memory is not given",
-                       config->gpu_sms);
-    if (config->gpu_memory == 0 && config->gpus != 0)
-        return lf_fail(err, LF_INVALID, "--gpus %d are of a kind of which --gpu-memory is not given", config->gpus);
-    if (config->gpu_memory == 0) return LF_OK;
-    if (!is_gpu(config->device))
-        return lf_fail(err, LF_INVALID, "--gpu-memory describes a GPU, but --device is %s", config->device);
-    out->name = "cuda";
-    out->gpu_memory_bytes = config->gpu_memory;
-    out->gpu_n_sms = config->gpu_sms > 0 ? config->gpu_sms : H100_SMS;
-    out->n_gpus = LF_MAX(config->gpus, 1);
-    return LF_OK;
-}
-
-/* --max-position, --rope-scaling. */
-static enum lf_status read_stretch(struct lf_stretch *out, const struct lf_config *config, struct lf_err *err)
-{
-    const char *scaling = config->rope_scaling;
-    uint64_t n = 0;
-    *out = (struct lf_stretch){.max_position = config->max_position, .yarn = scaling != NULL};
-    if (!scaling || strcmp(scaling, "yarn") == 0) return LF_OK;
-    if (strncmp(scaling, "yarn:", 5) != 0 || !lf_config_parse_size(scaling + 5, &n) || n < 1 || n > LF_CONTEXT_TOKENS)
-        return lf_fail(err, LF_INVALID,
-                       "--rope-scaling: expected yarn, or yarn:TOKENS with the length that the model was trained on "
-                       "before, got \"%.40s\"",
-                       scaling);
-    out->yarn_original = (int)n;
-    return LF_OK;
-}
 
 static void warn_of_stretch(const struct lf_hparams *hp)
 {
@@ -187,34 +148,30 @@ static enum lf_status check_speculation(const struct lf_runtime *rt, struct lf_e
     return LF_OK;
 }
 
-/* What several of them do not have yet. */
-static enum lf_status check_ranks(const struct lf_config *c, int n_ranks, struct lf_err *err)
-{
-    if (n_ranks > 1 && c->cache_dir)
-        return lf_fail(err, LF_UNSUPPORTED,
-                       "--cache-dir is not implemented for several ranks yet: expected one of it and --parallel");
-    if (n_ranks > 1 && c->cache_memory)
-        return lf_fail(err, LF_UNSUPPORTED,
-                       "--cache-memory is not implemented for several ranks yet: expected one of it and --parallel");
-    if (n_ranks > 1 && c->profile)
-        return lf_fail(err, LF_UNSUPPORTED,
-                       "--profile is not implemented for several ranks yet: expected --ops, or no --parallel");
-    return LF_OK;
-}
-
 /* How many, until auto has found out. */
 static enum lf_status read_ranks(struct lf_runtime *rt, struct lf_err *err)
 {
     const struct lf_config *c = rt->config;
     rt->is_auto_split = c->parallel && strcmp(c->parallel, "auto") == 0;
     LF_TRY(lf_ranks_parse(&rt->hp.split, rt->is_auto_split ? NULL : c->parallel, err));
-    rt->dev_opts.n_ranks = lf_split_world(&rt->hp.split);
-    return check_ranks(c, rt->dev_opts.n_ranks, err);
+    LF_TRY(lf_rank_read(&rt->rank, c, &rt->hp.split, err));
+    bool is_apart = rt->rank != LF_RANK_THREADS;
+    rt->dev_opts.n_ranks = is_apart ? 1 : lf_split_world(&rt->hp.split);
+    return lf_opts_check_ranks(c, lf_split_world(&rt->hp.split), err);
+}
+
+static enum lf_status open_device(struct lf_runtime *rt, struct lf_err *err)
+{
+    LF_TRY(lf_device_open(&rt->dev, &rt->dev_opts, err));
+    if (rt->rank == LF_RANK_THREADS || lf_device_info(rt->dev)->is_host) return LF_OK;
+    return lf_fail(err, LF_UNSUPPORTED,
+                   "--rank is not implemented for GPUs yet: one process has all GPUs of a host, expected --parallel "
+                   "without --rank, or --device cpu");
 }
 
 enum lf_status lf_runtime_split(struct lf_runtime *rt, int n_ranks, struct lf_err *err)
 {
-    LF_TRY(check_ranks(rt->config, n_ranks, err));
+    LF_TRY(lf_opts_check_ranks(rt->config, n_ranks, err));
     rt->hp.split = (struct lf_split){.n_ranks = n_ranks};
     rt->dev_opts.n_ranks = n_ranks;
     return find_block_bytes(rt, err);
@@ -232,18 +189,19 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
 {
     memset(rt, 0, sizeof(*rt));
     rt->config = config;
+    rt->rank = LF_RANK_THREADS;
     enum lf_status status;
     struct lf_stretch stretch;
     rt->dev_opts =
         (struct lf_device_opts){.name = config->device, .n_threads = config->threads, .max_isa = config->isa - 1};
-    LF_TRY_GOTO(describe_device(&rt->dev_opts, config, err), fail);
+    LF_TRY_GOTO(lf_opts_device(&rt->dev_opts, config, err), fail);
     LF_TRY_GOTO(lf_model_dir_find(&rt->dir, config->model, err), fail);
     LF_TRY_GOTO(lf_model_dir_check(&rt->dir, config->load_choice != LF_LOAD_DUMMY, err), fail);
-    LF_TRY_GOTO(read_stretch(&stretch, config, err), fail);
+    LF_TRY_GOTO(lf_opts_stretch(&stretch, config, err), fail);
     LF_TRY_GOTO(lf_hparams_read_stretched(&rt->hp, rt->dir.path, &stretch, err), fail);
     rt->dev_opts.act_dtype = rt->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
     LF_TRY_GOTO(read_ranks(rt, err), fail);
-    LF_TRY_GOTO(lf_device_open(&rt->dev, &rt->dev_opts, err), fail);
+    LF_TRY_GOTO(open_device(rt, err), fail);
     LF_TRY_GOTO(find_block_bytes(rt, err), fail);
     LF_TRY_GOTO(check_speculation(rt, err), fail);
     LF_TRY_GOTO(lf_below_check_disk(rt, err), fail);
@@ -411,6 +369,7 @@ static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memor
         .kv_dtype = kv_dtype(rt),
         .weight_format = rt->weights.format,
         .quantized = rt->weights.quantized,
+        .ranks_apart = rt->rank != LF_RANK_THREADS,
         .no_fusion = c->no_fusion,
         .cache_groups = CACHE_GROUPS,
         .host_bytes = rt->process_bytes + HTTP_BYTES + lf_answer_vocabulary_bytes(&rt->vocabulary),
@@ -535,13 +494,92 @@ static struct lf_kv_cache_opts kv_opts(const struct lf_runtime *rt)
     return (struct lf_kv_cache_opts){.dtype = rt->plan.kv_dtype,
                                      .n_blocks = rt->plan.n_blocks,
                                      .n_slots = rt->plan.n_slots,
-                                     .stripe = {.n = rt->hp.split.n_cp}};
+                                     .stripe = {.idx = rt->hp.split.cp_rank, .n = rt->hp.split.n_cp}};
+}
+
+/* ---- ranks ---- */
+
+/* What rank 0 has decided that others must have alike. */
+struct sizes {
+    int32_t ctx, chunk, max_seqs, max_out, n_blocks, n_slots, n_snapshots;
+};
+
+static struct sizes sizes_of(const struct lf_plan *p)
+{
+    return (struct sizes){.ctx = p->ctx,
+                          .chunk = p->chunk,
+                          .max_seqs = p->max_seqs,
+                          .max_out = p->max_out,
+                          .n_blocks = p->n_blocks,
+                          .n_slots = p->n_slots,
+                          .n_snapshots = p->n_snapshots};
+}
+
+enum lf_status lf_runtime_join(struct lf_runtime *rt, struct lf_err *err)
+{
+    int sockets[LF_RANKS_N];
+    struct lf_model_opts model = lf_runtime_model_opts(rt);
+    const struct lf_device_info *info = lf_device_info(rt->dev);
+    LF_TRY(lf_rank_join(sockets, rt->rank, rt->config, &rt->hp, &model, kv_dtype(rt), info, err));
+    struct lf_ranks_opts opts = {.hp = &rt->hp, .sockets = sockets, .rank = rt->rank};
+    return lf_ranks_start(&rt->ranks, &opts, err);
+}
+
+enum lf_status lf_runtime_plan_told(struct lf_runtime *rt, struct lf_err *err)
+{
+    struct sizes told, mine;
+    size_t n_bytes = 0;
+    struct lf_model_opts model = lf_runtime_model_opts(rt);
+    LF_TRY(lf_comm_hear(lf_ranks_comm(rt->ranks), &told, sizeof(told), &n_bytes, err));
+    if (n_bytes != sizeof(told)) return lf_fail(err, LF_DEVICE, "rank 0 told sizes of %zu bytes", n_bytes);
+    enum lf_status status = lf_weights_measure(&rt->weights, &rt->hp, &model, rt->dev, err);
+    LF_TRY(lf_model_dir_complete(&rt->dir, status, err));
+    struct lf_plan_opts opts = plan_opts(rt, rt->config->memory, false);
+    opts.ctx = told.ctx;
+    opts.chunk = told.chunk;
+    opts.max_seqs = told.max_seqs;
+    opts.max_out = told.max_out;
+    opts.n_blocks = told.n_blocks;
+    opts.n_snapshots = told.n_snapshots;
+    opts.concurrency = 0;
+    LF_TRY(plan_with(rt, &opts, rt->weights.bytes, err));
+    mine = sizes_of(&rt->plan);
+    if (memcmp(&mine, &told, sizeof(mine)) != 0)
+        return lf_fail(
+            err, LF_UNSUPPORTED,
+            "rank 0 has %d blocks and %d slots for contexts of %d tokens, this rank %d, %d and %d: expected the "
+            "same options",
+            told.n_blocks, told.n_slots, told.ctx, mine.n_blocks, mine.n_slots, mine.ctx);
+    if (rt->plan.fits) return LF_OK;
+    return lf_fail(err, LF_NO_MEMORY,
+                   "what rank 0 has planned takes %llu bytes, of which this rank may use %llu: expected less --ctx or "
+                   "--kv-tokens there, or more --memory here",
+                   (unsigned long long)rt->plan.total_bytes, (unsigned long long)rt->plan.limit_bytes);
+}
+
+/* Of ranks that are processes: rank 0 is the first that comes here, the others have heard what it tells. */
+static enum lf_status join_others(struct lf_runtime *rt, struct lf_err *err)
+{
+    struct lf_split *split = &rt->hp.split;
+    if (!rt->ranks) {
+        struct sizes told = sizes_of(&rt->plan);
+        LF_TRY(lf_runtime_join(rt, err));
+        lf_comm_tell(lf_ranks_comm(rt->ranks), &told, sizeof(told));
+    }
+    split->rank = rt->rank % lf_split_n_ranks(split);
+    split->cp_rank = rt->rank / lf_split_n_ranks(split);
+    return lf_ranks_check(rt->ranks, err);
 }
 
 /* The other ranks, which load while this one does. */
 static enum lf_status start_ranks(struct lf_runtime *rt, struct lf_model_opts *model_opts, struct lf_err *err)
 {
     if (lf_split_world(&rt->hp.split) == 1) return LF_OK;
+    if (rt->rank != LF_RANK_THREADS) {
+        LF_TRY(join_others(rt, err));
+        model_opts->comm = lf_ranks_comm(rt->ranks);
+        return LF_OK;
+    }
     struct lf_ranks_opts opts = {.device = rt->dev_opts, .hp = &rt->hp, .model = *model_opts, .kv = kv_opts(rt)};
     if (strcmp(opts.device.name, "auto") == 0) opts.device.name = lf_device_info(rt->dev)->kind;
     LF_TRY(lf_ranks_start(&rt->ranks, &opts, err));
@@ -577,6 +615,7 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
     LF_TRY(lf_model_prepare(rt->model, &rt->kv, err));
     if (!rt->ranks) return LF_OK;
     LF_TRY(lf_ranks_wait(rt->ranks, err));
+    if (rt->rank > 0) return LF_OK;
     return lf_model_beat(rt->model, err); /* from here on they wait with a bound */
 }
 

@@ -72,7 +72,7 @@ enum lf_status lf_address_listen(int *fd, const struct lf_address *at, struct lf
 {
     const int on = 1;
     char text[LF_ADDRESS_TEXT_BYTES];
-    lf_address_print(text, at);
+    lf_address_text(text, at);
     int s = tcp_socket(at);
     /* a port that a group before this one has left is free at once */
     if (s >= 0 && setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
@@ -179,7 +179,7 @@ static enum lf_status finish_connect(int fd, const struct lf_wait *wait, int *re
 enum lf_status lf_address_connect(int *fd, const struct lf_address *to, const struct lf_wait *wait, struct lf_err *err)
 {
     char text[LF_ADDRESS_TEXT_BYTES];
-    lf_address_print(text, to);
+    lf_address_text(text, to);
     int s = tcp_socket(to);
     if (s < 0) return lf_fail(err, LF_IO, "no socket for %s: %s", text, strerror(errno));
     int reason = connect(s, (const struct sockaddr *)&to->sa, to->n) == 0 ? 0 : errno;
@@ -198,7 +198,7 @@ enum lf_status lf_address_connect(int *fd, const struct lf_address *to, const st
                    status == LF_IO ? strerror(reason) : lf_status_name(status));
 }
 
-void lf_address_print(char out[LF_ADDRESS_TEXT_BYTES], const struct lf_address *a)
+void lf_address_text(char out[LF_ADDRESS_TEXT_BYTES], const struct lf_address *a)
 {
     char host[INET6_ADDRSTRLEN] = "?";
     struct lf_address copy = *a;

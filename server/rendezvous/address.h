@@ -38,6 +38,6 @@ LF_MUST_CHECK enum lf_status lf_address_connect(int *fd, const struct lf_address
 /* From a message. A link-local one is on the interface of `beside`, a connected socket. */
 struct lf_address lf_address_of_wire(const struct lf_wire_address *a, int beside);
 /* "10.0.0.1:80", "[::1]:80". */
-void lf_address_print(char out[LF_ADDRESS_TEXT_BYTES], const struct lf_address *a);
+void lf_address_text(char out[LF_ADDRESS_TEXT_BYTES], const struct lf_address *a);
 
 #endif

@@ -83,7 +83,7 @@ static void name_peer(char out[LF_ADDRESS_TEXT_BYTES], int fd)
 {
     struct lf_address a = {.n = sizeof a.sa};
     if (getpeername(fd, (struct sockaddr *)&a.sa, &a.n) == 0)
-        lf_address_print(out, &a);
+        lf_address_text(out, &a);
     else
         snprintf(out, LF_ADDRESS_TEXT_BYTES, "an address that is gone");
 }

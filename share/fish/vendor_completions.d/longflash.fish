@@ -79,6 +79,10 @@ complete -c longflash -n '__fish_seen_subcommand_from run' -l seed -d 'seed of s
 complete -c longflash -n '__fish_seen_subcommand_from load' -l seed -d 'seed of the prompts' -x
 complete -c longflash -n '__fish_seen_subcommand_from documents' -l cache-dir -d 'the directory that a server was given as --cache-dir' -x -a '(__fish_complete_directories)'
 complete -c longflash -n '__fish_seen_subcommand_from documents' -l all -d 'rm: remove what every identity left, and all documents; import: make identities that are not there'
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l rank -d 'this process is rank R of --parallel, the others are processes, too; 0 is the server' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l ranks-address -d 'where rank 0 waits for the others while it starts' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l ranks-secret-file -d 'a file with the secret that all ranks know' -r -F
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l ranks-timeout -d 'how long a rank waits for the others to be started' -x
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l json -d 'print the plan as one JSON object'
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l ops -d 'also print what each op of a step takes'
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l profile -d '--ops with measured times'

@@ -1,5 +1,5 @@
 /* Collectives of ranks; what ends them, and messages. All of it twice: ranks share memory, and have a wire. */
-#include "tests/unit/device/comm_ranks.h"
+#include "tests/unit/device/comm_checks.h"
 
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /* Ranks as a grid: collectives of their rows and columns. */
-#include "tests/unit/device/comm_ranks.h"
+#include "tests/unit/device/comm_checks.h"
 
 /* This rank among those of its row, or of its column; *line: which of them that is. */
 static struct rank rank_along(const struct rank *r, enum lf_comm_axis axis, int n_columns, int *line)

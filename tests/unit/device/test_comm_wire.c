@@ -1,6 +1,6 @@
 /* One rank whose peers are the test: what they may do wrong on a socket, what they are told at the end, and processes
  * that are killed or stopped. */
-#include "tests/unit/device/comm_ranks.h"
+#include "tests/unit/device/comm_checks.h"
 
 #include <signal.h>
 #include <stdatomic.h>
