@@ -147,15 +147,17 @@ static enum lf_status print_identity(char out[LF_IDENTITY_BYTES], const struct l
                                      const struct lf_hparams *hp, const struct lf_model_opts *model,
                                      enum lf_dtype kv_dtype, const struct lf_device_info *info, struct lf_err *err)
 {
-    char program[LF_PROGRAM_BYTES], hash[DIGITS_N + 1], seed[32] = "files";
+    static const char *const formats[] = {"none", "fp8", "int8", "int4"}; /* by choice */
+    char program[LF_PROGRAM_BYTES], hash[DIGITS_N + 1], load[48] = "files";
     const struct lf_stretch *s = &hp->stretch;
     LF_TRY(hash_model(hash, model, err));
     lf_program_print(program);
-    if (model->load == LF_LOAD_DUMMY) (void)snprintf(seed, sizeof(seed), "dummy seed=%" PRIu64, model->dummy_seed);
-    (void)snprintf(out, LF_IDENTITY_BYTES,
-                   "%s; %s %s; model %s of %s quantize=%d position=%d,%d,%d; tp=%d cp=%d; kv %s fusion=%d", program,
-                   info->kind, info->name, hash, seed, (int)model->quantize, s->max_position, s->yarn, s->yarn_original,
-                   lf_split_n_ranks(&hp->split), lf_split_n_cp(&hp->split), lf_dtype_name(kv_dtype), !c->no_fusion);
+    if (model->load == LF_LOAD_DUMMY) (void)snprintf(load, sizeof(load), "dummy seed=%" PRIu64, model->dummy_seed);
+    (void)snprintf(
+        out, LF_IDENTITY_BYTES,
+        "%s; device=%s isa=%s model=%s load=%s quantize=%s positions=%d yarn=%d:%d tp=%d cp=%d kv=%s fusion=%d",
+        program, info->kind, info->name, hash, load, formats[c->quantize], s->max_position, s->yarn, s->yarn_original,
+        lf_split_n_ranks(&hp->split), lf_split_n_cp(&hp->split), lf_dtype_name(kv_dtype), !c->no_fusion);
     return LF_OK;
 }
 

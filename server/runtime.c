@@ -206,7 +206,7 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
     LF_TRY_GOTO(check_speculation(rt, err), fail);
     LF_TRY_GOTO(lf_below_check_disk(rt, err), fail);
     LF_TRY_GOTO(lf_below_check_memory(rt, err), fail);
-    LF_TRY_GOTO(open_tokenizer(rt, need_tokenizer, err), fail);
+    if (rt->rank <= 0) LF_TRY_GOTO(open_tokenizer(rt, need_tokenizer, err), fail); /* the others know ids alone */
     malloc_trim(0);
     rt->process_bytes = status_bytes("VmRSS");
     return LF_OK;
