@@ -328,8 +328,7 @@ static enum lf_status fail_waiting(const struct lf_door *door, enum lf_status st
                    door->opts.n_ranks, door->refused[0] ? "; " : "", door->refused);
 }
 
-enum lf_status lf_door_wait(struct lf_door *door, struct lf_member members[LF_RANKS_N], const struct lf_wait *wait,
-                            struct lf_err *err)
+static enum lf_status wait_for_all(struct lf_door *door, const struct lf_wait *wait, struct lf_err *err)
 {
     while (!is_complete(door)) {
         enum lf_status status = lf_wait_check(wait);
@@ -337,9 +336,16 @@ enum lf_status lf_door_wait(struct lf_door *door, struct lf_member members[LF_RA
         status = poll_once(door, wait, err);
         if (status != LF_OK) return status;
     }
+    return LF_OK;
+}
+
+enum lf_status lf_door_wait(struct lf_door *door, struct lf_member members[LF_RANKS_N], const struct lf_wait *wait,
+                            struct lf_err *err)
+{
+    enum lf_status status = wait_for_all(door, wait, err);
     for (int r = door->opts.rank + 1; r < door->opts.n_ranks; r++) {
         members[r] = door->members[r];
         door->members[r].fd = -1;
     }
-    return LF_OK;
+    return status;
 }

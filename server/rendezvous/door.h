@@ -38,8 +38,9 @@ struct lf_member {
 struct lf_door;
 /* LF_NO_MEMORY: the listener is then still the caller's. */
 LF_MUST_CHECK enum lf_status lf_door_open(struct lf_door **out, const struct lf_door_opts *opts, struct lf_err *err);
-/* Until all ranks above are in; moves them to members[rank]. LF_TIMEOUT with the ranks that did not come, and why the
- * last one was refused; LF_CANCELLED, LF_SHUTDOWN (lf_wait_fd), LF_IO. */
+/* Until all ranks above are in, and moves them to members[rank]; on failure those that are in, so that they can be
+ * told. LF_TIMEOUT with the ranks that did not come, and why the last one was refused; LF_CANCELLED, LF_SHUTDOWN
+ * (lf_wait_fd), LF_IO. */
 LF_MUST_CHECK enum lf_status lf_door_wait(struct lf_door *door, struct lf_member members[LF_RANKS_N],
                                           const struct lf_wait *wait, struct lf_err *err);
 /* Closes the listener, every slot, and the sockets that were not moved. Accepts NULL. */
