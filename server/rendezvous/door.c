@@ -13,7 +13,7 @@
 #include "server/rendezvous/address.h"
 #include "server/rendezvous/identity.h"
 
-enum { ACCEPTS_N = 16, LISTENER_REST_MS = 20, SLOTS_AT = 2 };
+enum { ACCEPTS_N = 16, LISTENER_REST_MS = 20, POLLED_N = 2 + LF_DOOR_SLOTS_N };
 
 struct slot {
     int fd; /* -1: free */
@@ -282,21 +282,37 @@ static void drop_late(struct lf_door *door)
             drop_stranger(door, &door->slots[i], "it has not proven itself in time");
 }
 
+/* What is waited for: the listener unless it rests, who may say that it is over, and the slots in use, no more: poll
+ * refuses a set larger than the limit of descriptors. Returns how many; at[] has the slot of each, NULL for the first
+ * two. */
+static nfds_t gather(struct lf_door *door, const struct lf_wait *wait, bool rests, struct pollfd p[POLLED_N],
+                     struct slot *at[POLLED_N])
+{
+    nfds_t n = 2;
+    p[0] = (struct pollfd){.fd = rests ? -1 : door->opts.listener, .events = POLLIN};
+    p[1] = (struct pollfd){.fd = wait->watch_fd, .events = POLLIN};
+    for (int i = 0; i < LF_DOOR_SLOTS_N; i++) {
+        if (door->slots[i].fd < 0) continue;
+        at[n] = &door->slots[i];
+        p[n++] = (struct pollfd){.fd = door->slots[i].fd, .events = POLLIN};
+    }
+    return n;
+}
+
 /* One round of the loop: what slots have sent, before anybody new. */
 static enum lf_status poll_once(struct lf_door *door, const struct lf_wait *wait, struct lf_err *err)
 {
-    struct pollfd p[SLOTS_AT + LF_DOOR_SLOTS_N];
+    struct pollfd p[POLLED_N];
+    struct slot *at[POLLED_N];
     bool rests = lf_clock_ns() < door->listener_rests_ns;
-    p[0] = (struct pollfd){.fd = rests ? -1 : door->opts.listener, .events = POLLIN};
-    p[1] = (struct pollfd){.fd = wait->watch_fd, .events = POLLIN};
-    for (int i = 0; i < LF_DOOR_SLOTS_N; i++)
-        p[SLOTS_AT + i] = (struct pollfd){.fd = door->slots[i].fd, .events = POLLIN};
+    nfds_t n = gather(door, wait, rests, p, at);
     int timeout_ms = lf_wait_ms(wait);
-    int n = poll(p, SLOTS_AT + LF_DOOR_SLOTS_N, rests ? LF_MIN(timeout_ms, LISTENER_REST_MS) : timeout_ms);
-    if (n < 0) return errno == EINTR ? LF_OK : lf_fail(err, LF_IO, "cannot wait for connections: %s", strerror(errno));
+    int ready = poll(p, n, rests ? LF_MIN(timeout_ms, LISTENER_REST_MS) : timeout_ms);
+    if (ready < 0 && errno == EINTR) return LF_OK;
+    if (ready < 0) return lf_fail(err, LF_IO, "cannot wait for connections: %s", strerror(errno));
     if (p[1].revents) return lf_fail(err, LF_SHUTDOWN, "rank 0 has something to say");
-    for (int i = 0; i < LF_DOOR_SLOTS_N; i++)
-        if (p[SLOTS_AT + i].revents) read_slot(door, &door->slots[i]);
+    for (nfds_t i = 2; i < n; i++)
+        if (p[i].revents) read_slot(door, at[i]);
     drop_late(door);
     return p[0].revents ? accept_some(door, err) : LF_OK;
 }
