@@ -118,7 +118,8 @@ static void act(struct caller *c, struct input *in)
 {
     switch (next(in) % 5) {
     case 0: {
-        size_t n = LF_MIN((size_t)next(in), in->size);
+        size_t n = next(in);
+        if (n > in->size) n = in->size;
         throw_bytes(c, in->data, n);
         in->data += n;
         in->size -= n;

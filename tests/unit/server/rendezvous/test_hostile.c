@@ -176,6 +176,7 @@ static void test_replay(void **state)
     struct raw first = raw_hello(r.port, 1, 0, 2);
     struct lf_message recorded = raw_proof(&first, raw_secret), got;
     assert_int_equal(raw_prove(&first), LF_ANSWER_WELCOME);
+    assert_int_equal(raw_hear(first.fd, &got), LF_OK); /* the table: all are in */
     close(first.fd);
     rig_join_rank(&r, 0); /* its READY never came */
     rig_check_failed(&r.ranks[0], LF_IO, "rank 1 went away");
