@@ -1,6 +1,7 @@
 /* The settings of single commands (load, run, documents, tokenize …): the rest of the table in options.c. */
 #include "server/command_options.h"
 
+#include "device/comm.h"
 #include "server/option_words.h"
 
 const struct lf_option lf_command_options[] = {
@@ -39,6 +40,37 @@ const struct lf_option lf_command_options[] = {
      .help = "rm: remove what every identity left, and all documents; import: make identities that are not there",
      .commands = DOCUMENTS,
      .group = LF_GROUP_COMMAND},
+    {.name = "gpu-memory",
+     .type = LF_OPTION_SIZE,
+     .offset = FIELD(gpu_memory),
+     .max = BYTES_N,
+     .fallback = "0",
+     .arg = "BYTES",
+     .shown = "the GPU that is there",
+     .help = "plan for a GPU of so much memory, whether this machine has it or not",
+     .detail = "1.5 GiB of it are counted as the driver's.",
+     .commands = PLAN,
+     .group = LF_GROUP_DEVICE},
+    {.name = "gpu-sms",
+     .type = LF_OPTION_INT,
+     .offset = FIELD(gpu_sms),
+     .max = 1024,
+     .fallback = "0",
+     .arg = "N",
+     .shown = "132, as an H100 has",
+     .help = "multiprocessors of the GPU of --gpu-memory",
+     .commands = PLAN,
+     .group = LF_GROUP_DEVICE},
+    {.name = "gpus",
+     .type = LF_OPTION_INT,
+     .offset = FIELD(gpus),
+     .max = LF_GPU_RANKS_N,
+     .fallback = "0",
+     .arg = "N",
+     .shown = "1",
+     .help = "how many of --gpu-memory there are, for --parallel auto",
+     .commands = PLAN,
+     .group = LF_GROUP_DEVICE},
     {.name = "rank",
      .type = LF_OPTION_STRING,
      .offset = FIELD(rank),
