@@ -7,6 +7,7 @@
 #include <sys/time.h>
 
 #include "core/check.h"
+#include "server/rendezvous/address.h"
 #include "server/rendezvous/door.h"
 
 enum { MIB = 1024 * 1024, FLOOD_N = 10000 };
@@ -211,6 +212,42 @@ static void test_changed_proofs(void **state)
         expect_denied(&raw, &proof);
     }
     finish();
+}
+
+/* Behind the handshake messages have proofs too: READY of who does not know the secret, or out of its turn. */
+static void test_messages_behind_the_handshake(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        struct lf_message m;
+        begin_first(2);
+        struct raw raw = raw_hello(r.port, 1, 0, 2);
+        assert_int_equal(raw_prove(&raw), LF_ANSWER_WELCOME);
+        assert_int_equal(raw_hear(raw.fd, &m), LF_OK);
+        assert_int_equal(m.type, LF_WIRE_TABLE);
+        m = (struct lf_message){.type = way == 2 ? LF_WIRE_GO : LF_WIRE_READY};
+        lf_wire_sign(&m, &raw.t, way == 1 ? LF_WIRE_DOOR : LF_WIRE_CALLER, raw_secret);
+        if (way == 0) m.mac[0] ^= 1;
+        raw_say(raw.fd, &m);
+        rig_join_rank(&r, 0);
+        rig_check_failed(&r.ranks[0], LF_CORRUPT, "rank 1 sent what it must not");
+        close(raw.fd);
+    }
+}
+
+/* A socket that calls a port of the range that its own is drawn from meets itself now and then. */
+static void test_nobody_calls_itself(void **state)
+{
+    (void)state;
+    enum { CALLS_N = 100 * 1000 };
+    const struct sockaddr_in in = raw_at(rig_free_port());
+    struct lf_address a = {.n = sizeof in};
+    memcpy(&a.sa, &in, sizeof in);
+    for (int i = 0; i < CALLS_N / SLOWNESS; i++) {
+        const struct lf_wait wait = raw_wait();
+        int fd = -1;
+        assert_int_equal(lf_address_connect(&fd, &a, &wait, NULL), LF_IO);
+    }
 }
 
 struct impostor {
@@ -424,11 +461,22 @@ static void test_no_descriptors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_garbage),        TEST(test_broken_messages), TEST(test_another_version),
-        TEST(test_slow_ones),      TEST(test_immediate_close), TEST(test_replay),
-        TEST(test_changed_proofs), TEST(test_reflected_proof), TEST(test_another_server_at_the_address),
-        TEST(test_flood),          TEST(test_endless_flood),   TEST(test_full_door),
-        TEST(test_signals),        TEST(test_no_descriptors),
+        TEST(test_garbage),
+        TEST(test_broken_messages),
+        TEST(test_another_version),
+        TEST(test_slow_ones),
+        TEST(test_immediate_close),
+        TEST(test_replay),
+        TEST(test_changed_proofs),
+        TEST(test_messages_behind_the_handshake),
+        TEST(test_nobody_calls_itself),
+        TEST(test_reflected_proof),
+        TEST(test_another_server_at_the_address),
+        TEST(test_flood),
+        TEST(test_endless_flood),
+        TEST(test_full_door),
+        TEST(test_signals),
+        TEST(test_no_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
