@@ -7,7 +7,6 @@
 #include <sys/time.h>
 
 #include "core/check.h"
-#include "server/rendezvous/address.h"
 #include "server/rendezvous/door.h"
 
 enum { MIB = 1024 * 1024, FLOOD_N = 10000 };
@@ -235,19 +234,18 @@ static void test_messages_behind_the_handshake(void **state)
     }
 }
 
-/* A socket that calls a port of the range that its own is drawn from meets itself now and then. */
-static void test_nobody_calls_itself(void **state)
+/* A write to who has gone away is an error and no SIGPIPE, which would end this program. */
+static void test_nobody_reads(void **state)
 {
     (void)state;
-    enum { CALLS_N = 100 * 1000 };
-    const struct sockaddr_in in = raw_at(rig_free_port());
-    struct lf_address a = {.n = sizeof in};
-    memcpy(&a.sa, &in, sizeof in);
-    for (int i = 0; i < CALLS_N / SLOWNESS; i++) {
-        const struct lf_wait wait = raw_wait();
-        int fd = -1;
-        assert_int_equal(lf_address_connect(&fd, &a, &wait, NULL), LF_IO);
-    }
+    const struct lf_message m = {.type = LF_WIRE_DENIED};
+    const struct lf_wait wait = raw_wait();
+    int fds[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    close(fds[1]);
+    assert_int_equal(lf_stream_put(fds[0], &m, &wait), LF_IO);
+    assert_false(lf_stream_put_now(fds[0], &m));
+    close(fds[0]);
 }
 
 struct impostor {
@@ -469,7 +467,7 @@ int main(void)
         TEST(test_replay),
         TEST(test_changed_proofs),
         TEST(test_messages_behind_the_handshake),
-        TEST(test_nobody_calls_itself),
+        TEST(test_nobody_reads),
         TEST(test_reflected_proof),
         TEST(test_another_server_at_the_address),
         TEST(test_flood),
