@@ -36,6 +36,30 @@ void lf_sha256(const void *bytes, size_t n, uint8_t out[LF_SHA256_BYTES])
     lf_sha256_final(&sha, out);
 }
 
+/* SHA-256 of the key, padded and masked, and the bytes. */
+static void hash_under(const uint8_t key[SHA256_BLOCK_SIZE], uint8_t mask, const void *bytes, size_t n,
+                       uint8_t out[LF_SHA256_BYTES])
+{
+    uint8_t block[SHA256_BLOCK_SIZE];
+    struct lf_sha256 sha;
+    for (size_t i = 0; i < sizeof block; i++) block[i] = key[i] ^ mask;
+    lf_sha256_init(&sha);
+    lf_sha256_update(&sha, block, sizeof block);
+    lf_sha256_update(&sha, bytes, n);
+    lf_sha256_final(&sha, out);
+}
+
+void lf_hmac_sha256(const void *key, size_t n_key, const void *bytes, size_t n, uint8_t out[LF_SHA256_BYTES])
+{
+    uint8_t padded[SHA256_BLOCK_SIZE] = {0}, inner[LF_SHA256_BYTES];
+    if (n_key > sizeof padded)
+        lf_sha256(key, n_key, padded);
+    else if (n_key)
+        memcpy(padded, key, n_key);
+    hash_under(padded, 0x36, bytes, n, inner);
+    hash_under(padded, 0x5c, inner, sizeof inner, out);
+}
+
 bool lf_equal_ct(const void *a, const void *b, size_t n)
 {
     return memeql_sec(a, b, n);

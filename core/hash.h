@@ -1,5 +1,5 @@
-/* Hashes: SHA-256 for identities and keys (nettle's), SipHash-1-3 for tables whose keys come from outside.
- * core/mix.h has those that need no secret. Pure functions, any thread. */
+/* Hashes: SHA-256 for identities and keys (nettle's) and HMAC over it for proofs, SipHash-1-3 for tables whose keys
+ * come from outside. core/mix.h has those that need no secret. Pure functions, any thread. */
 #ifndef LF_CORE_HASH_H
 #define LF_CORE_HASH_H
 
@@ -19,6 +19,9 @@ void lf_sha256_update(struct lf_sha256 *sha, const void *bytes, size_t n);
 void lf_sha256_final(struct lf_sha256 *sha, uint8_t out[LF_SHA256_BYTES]);
 /* All of it in one call. */
 void lf_sha256(const void *bytes, size_t n, uint8_t out[LF_SHA256_BYTES]);
+
+/* HMAC-SHA-256 of the bytes under a key of any length (RFC 2104). */
+void lf_hmac_sha256(const void *key, size_t n_key, const void *bytes, size_t n, uint8_t out[LF_SHA256_BYTES]);
 
 /* Whether n bytes are equal, in a time that depends on n only. */
 bool lf_equal_ct(const void *a, const void *b, size_t n);

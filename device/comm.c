@@ -66,6 +66,10 @@ enum lf_status lf_comm_connect(struct lf_comm *comm, struct lf_device *dev, stru
         if (strcmp(backends[i]->kind, kind) == 0) found = backends[i];
     if (!found) return lf_fail(err, LF_UNSUPPORTED, "ranks of \"%s\" devices are not implemented", kind);
     if (!found->connect) return LF_OK;
+    if (comm->group->wire)
+        return lf_fail(
+            err, LF_UNSUPPORTED,
+            "ranks of \"%s\" devices in several processes are not implemented: one process has all of a host", kind);
     comm->backend = found;
     return found->connect(comm, dev, err);
 }

@@ -21,7 +21,9 @@
  * in time.
  *
  * A row of a table for each kind of device (comm_impl.h). Of CPUs collectives go through memory that ranks share
- * (cpu/comm_cpu.c), which is also the plain reference, and are complete on return. Of GPUs they are kernels of the
+ * (cpu/comm_cpu.c), which is also the plain reference, and are complete on return; where ranks are processes, on one
+ * host or several, each has a mirror of that memory, and what others write there comes over sockets (cpu/comm_wire.h):
+ * the same sums in the same order, so the same bits. Of GPUs they are kernels of the
  * device's queue that read and write each other's memory (cuda/comm_cuda.c), recorded in graphs as other ops are; one
  * that waits too long gives up, and lf_comm_check says so once it has. */
 #ifndef LF_DEVICE_COMM_H
@@ -36,7 +38,8 @@
 
 enum { LF_GPU_RANKS_N = 8 }; /* at most, where they are GPUs of one host; else LF_RANKS_N */
 
-/* What the ranks of one process share. Made before them and destroyed behind them, by any thread. */
+/* What ranks share, as threads of one process or as one rank of each of several. Made before them and destroyed behind
+ * them, by any thread. */
 struct lf_comm_group;
 /* A rank's end. Its thread alone uses it. */
 struct lf_comm;
@@ -44,7 +47,16 @@ struct lf_comm;
 /* timeout_ms: > 0. LF_INVALID for a number of ranks that is none of 1 to LF_RANKS_N, LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_comm_group_create(struct lf_comm_group **out, int n_ranks, int timeout_ms,
                                                   struct lf_err *err);
-void lf_comm_group_destroy(struct lf_comm_group *group); /* accepts NULL; every lf_comm of it is destroyed before */
+/* A group of which this process has one rank; sockets[r] is a connected stream socket to rank r's process, which is of
+ * the same build and calls this with the same n_ranks and timeout_ms; sockets[rank] is not looked at. The group owns
+ * the sockets from here on, also where it fails. A thread of its own reads them, so a process that ends, stands still
+ * for timeout_ms, or sends what is no message of this group ends the group in all of them, in whatever wait. CPUs only.
+ * LF_INVALID as above, LF_NO_MEMORY, LF_IO. */
+LF_MUST_CHECK enum lf_status lf_comm_group_create_wire(struct lf_comm_group **out, int n_ranks, int rank,
+                                                       const int sockets[], int timeout_ms, struct lf_err *err);
+/* Accepts NULL; every lf_comm of it is destroyed before. Of several processes this one leaves: for the others the group
+ * ends with LF_SHUTDOWN, if it has not ended before. */
+void lf_comm_group_destroy(struct lf_comm_group *group);
 int lf_comm_group_n_ranks(const struct lf_comm_group *group);
 /* Memory of the host that a group takes, once all of it has been used: by as many ends of each rank, those of
  * lf_comm_along with it. */

@@ -45,6 +45,7 @@ struct lf_comm_group {
     int64_t spin_ns;
     struct lf_comm_shared *shared;
     size_t shared_bytes;
+    struct lf_comm_wire *wire; /* NULL: all ranks are in this process. Else one is, and shared is its mirror */
 
     pthread_mutex_t lock;
     enum lf_status status; /* under the lock, as what follows */

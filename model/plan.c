@@ -188,7 +188,8 @@ static uint64_t comm_bytes(const struct frame *f, const struct lf_step_limits *l
     if (n_ranks == 1) return 0;
     if (!f->info->is_host) return lf_comm_gpu_bytes(n_ranks, n_ends > 1 ? lf_split_n_ranks(split) : 0);
     uint64_t n_words = lf_batch_message_words(limits, &f->kinds->layout);
-    return lf_comm_group_bytes(n_ranks, n_ends) + (uint64_t)n_ranks * n_words * sizeof(int32_t);
+    uint64_t n_here = f->opts.ranks_apart ? 1 : (uint64_t)n_ranks;
+    return lf_comm_group_bytes(n_ranks, n_ends) + n_here * n_words * sizeof(int32_t);
 }
 
 /* Everything but the cache. */
@@ -229,7 +230,8 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .is_described = f->info->is_described,
                           .is_auto_ctx = f->is_auto_ctx,
                           .no_fusion = o->no_fusion,
-                          .cache_groups = o->cache_groups};
+                          .cache_groups = o->cache_groups,
+                          .ranks_apart = o->ranks_apart};
     p->states.slot_blocks = lf_kv_states_slot_blocks(&p->states, p->kv_block_bytes);
     p->slot_bytes = (uint64_t)p->states.slot_blocks * p->kv_block_bytes;
     set_groups(p, &f->kinds->layout, block_tokens(f));
@@ -239,10 +241,10 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
     p->limit_bytes = o->memory_bytes ? o->memory_bytes : may_use;
 }
 
-/* Ranks whose memory the plan is of: CPUs share theirs, of GPUs it is that of each. */
+/* Ranks whose memory the plan is of: those of a process share it, of GPUs it is that of each. */
 static uint64_t n_ranks_here(const struct lf_plan *p)
 {
-    return p->is_host ? (uint64_t)p->n_ranks : 1;
+    return p->is_host && !p->ranks_apart ? (uint64_t)p->n_ranks : 1;
 }
 
 /* Of the device, but for the cache. */
@@ -340,7 +342,8 @@ static void decide(struct lf_plan *p, const struct frame *f)
     uint64_t needed = blocks_needed(p, o->concurrency);
     uint64_t wanted = LF_MAX(needed, blocks_needed(p, DEFAULT_REQUESTS));
     bool take_all = o->memory_bytes || !f->info->is_host;
-    int n = o->kv_tokens ? (int)blocks_for(p, o->kv_tokens) : (take_all ? left : (int)LF_MIN(wanted, (uint64_t)left));
+    int given = o->n_blocks > 0 ? o->n_blocks : o->kv_tokens ? (int)blocks_for(p, o->kv_tokens) : 0;
+    int n = given > 0 ? given : (take_all ? left : (int)LF_MIN(wanted, (uint64_t)left));
     set_blocks(p, o, n);
     p->n_concurrent = LF_MAX(n - n_step, 0) / p->n_request_blocks;
     p->longest_ctx = longest_in(p, n);
@@ -349,7 +352,7 @@ static void decide(struct lf_plan *p, const struct frame *f)
         p->n_concurrent = LF_MIN(p->n_concurrent, p->max_seqs);
         return;
     }
-    if (!o->kv_tokens && ((uint64_t)n < needed || p->limit_bytes > p->available_bytes)) {
+    if (given == 0 && ((uint64_t)n < needed || p->limit_bytes > p->available_bytes)) {
         set_blocks(p, o, (int)LF_MIN(needed, (uint64_t)INT32_MAX));
     }
 }

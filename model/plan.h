@@ -38,6 +38,8 @@ struct lf_plan_opts {
     uint64_t disk_index_bytes, disk_tokens, disk_bytes;
     /* Memory of the host below a GPU's cache (--cache-memory), and what it then holds. */
     uint64_t below_tokens, below_bytes;
+    int n_blocks;      /* of the cache, exactly: of a rank whose rank 0 has planned; 0: kv_tokens */
+    bool ranks_apart;  /* ranks of CPUs are processes: the plan is of one of them */
     bool no_fusion;    /* --no-fusion: the plain ops alone */
     bool cache_groups; /* layers with windows keep the last tokens alone (kv/kv_layout.h); else all do */
 };
@@ -54,6 +56,7 @@ struct lf_plan {
     bool is_described;               /* the device is not there: context_bytes is an assumption */
     bool is_auto_ctx;                /* ctx is what fits */
     bool no_fusion, cache_groups;
+    bool ranks_apart;
     int ctx, chunk, max_seqs, max_out;
     enum lf_dtype kv_dtype;
     struct lf_format weight_format; /* of most of the layers' matrices */
@@ -87,7 +90,7 @@ struct lf_plan {
     uint64_t available_bytes; /* what the machine has */
     uint64_t limit_bytes;     /* --memory, or what was decided */
     int n_ranks; /* weights, workspace, blocks and slots are of each; the rank whose part is the largest is meant. On
-                  * GPUs so is the total, else it is that of all */
+                  * GPUs, or apart, so is the total, else it is that of all */
     int n_cp;    /* of these divide contexts: of a block's tokens each has 64 */
     uint64_t comm_bytes; /* what they share; in the total */
     bool fits;

@@ -139,8 +139,9 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
     lf_buf_printf(out, "  %-22s %s\n", "device", p->device);
     if (p->n_ranks > 1) {
         snprintf(note, sizeof(note),
-                 p->is_host ? "of %d ranks, each of which has weights to logits, and a KV cache"
-                            : "of each of %d GPUs, as what follows is",
+                 p->is_host && p->ranks_apart ? "of each of %d ranks, as what follows is"
+                 : p->is_host                 ? "of %d ranks, each of which has weights to logits, and a KV cache"
+                                              : "of each of %d GPUs, as what follows is",
                  p->n_ranks);
         row(out, p->is_host ? "shared by ranks" : "open to other ranks", p->comm_bytes, note);
         if (p->n_cp > 1)

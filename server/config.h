@@ -64,10 +64,12 @@ struct lf_config {
     /* device */
     const char *device;
     int threads;
-    const char *parallel; /* "tp=N", "auto"; NULL: one rank */
-    int isa;              /* 0: the best there is, else an lf_isa + 1 */
-    uint64_t gpu_memory;  /* plan: not 0 for a GPU that need not be there */
-    int gpu_sms, gpus;    /* 0: by default */
+    const char *parallel;                                 /* "tp=N", "auto"; NULL: one rank */
+    const char *rank, *ranks_address, *ranks_secret_file; /* of ranks that are processes; NULL: threads */
+    int ranks_timeout;                                    /* s */
+    int isa;                                              /* 0: the best there is, else an lf_isa + 1 */
+    uint64_t gpu_memory;                                  /* plan: not 0 for a GPU that need not be there */
+    int gpu_sms, gpus;                                    /* 0: by default */
 
     /* scheduling */
     int step_ms;

@@ -383,7 +383,8 @@ static const struct lf_option rows[] = {
      .help = "tp=N: each layer is divided over N ranks; cp=N: each context; tp=N,cp=M: both; auto: as plan "
              "finds best",
      .detail =
-         "Ranks are threads of this process, each with its part of the weights, a cache of its own and its share "
+         "Ranks are threads of this process (with --rank processes), each with its part of the weights, a cache of its "
+         "own and its share "
          "of the threads; on a CPU all of them lie in the same memory, on GPUs each takes one: N from the one that "
          "--device names on, which must reach each other's memory (CUDA_VISIBLE_DEVICES says which there are, and "
          "in which order). With tp=N query heads and MLPs must divide by N, KV heads may be fewer. With cp=N each "
@@ -406,38 +407,6 @@ static const struct lf_option rows[] = {
      .arg = "ISA",
      .help = "instruction set of the CPU not to be exceeded",
      .commands = MODELS,
-     .group = LF_GROUP_DEVICE},
-    {.name = "gpu-memory",
-     .type = LF_OPTION_SIZE,
-     .offset = FIELD(gpu_memory),
-     .max = BYTES_N,
-     .fallback = "0",
-     .arg = "BYTES",
-     .shown = "the GPU that is there",
-     .help = "plan for a GPU of so much memory, whether this machine has it or not",
-     .detail = "1.5 GiB of it are counted as the driver's.",
-     .commands = PLAN,
-     .group = LF_GROUP_DEVICE},
-    {.name = "gpu-sms",
-     .type = LF_OPTION_INT,
-     .offset = FIELD(gpu_sms),
-     .max = 1024,
-     .fallback = "0",
-     .arg = "N",
-     .shown = "132, as an H100 has",
-     .help = "multiprocessors of the GPU of --gpu-memory",
-     .commands = PLAN,
-     .group = LF_GROUP_DEVICE},
-
-    {.name = "gpus",
-     .type = LF_OPTION_INT,
-     .offset = FIELD(gpus),
-     .max = LF_GPU_RANKS_N,
-     .fallback = "0",
-     .arg = "N",
-     .shown = "1",
-     .help = "how many of --gpu-memory there are, for --parallel auto",
-     .commands = PLAN,
      .group = LF_GROUP_DEVICE},
 
     /* scheduling */

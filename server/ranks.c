@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/log.h"
 #include "server/commands.h"
 #include "server/device_choice.h"
@@ -32,12 +33,15 @@ struct lf_ranks {
     struct lf_ranks_opts opts;
     struct lf_comm_group *group;
     int n;
+    pthread_t watcher; /* of ranks that are processes */
+    bool is_watched;
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int n_loaded; /* under the lock */
+    bool is_stopping;
 
-    struct rank of[LF_RANKS_N]; /* the first has a comm and nothing else */
+    struct rank of[LF_RANKS_N]; /* this one has a comm and nothing else, ranks of other processes have nothing */
 };
 
 /* The number of an axis that is named at *text, for the first time; *text goes on behind it. */
@@ -158,20 +162,70 @@ static void exit_failed(int sig)
 }
 
 /* Signals belong to the thread that waits for them. */
-static enum lf_status start_thread(struct rank *r, struct lf_err *err)
+static enum lf_status start_thread(pthread_t *thread, void *(*main)(void *), void *arg, const char *name,
+                                   struct lf_err *err)
 {
     sigset_t all, before;
-    char name[16], reason[128];
+    char reason[128];
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&r->thread, NULL, rank_main, r);
+    int rc = pthread_create(thread, NULL, main, arg);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0)
-        return lf_fail(err, LF_NO_MEMORY, "the thread of rank %d does not start: %s", r->idx,
+        return lf_fail(err, LF_NO_MEMORY, "the thread %s does not start: %s", name,
                        strerror_r(rc, reason, sizeof(reason)));
-    r->is_started = true;
+    (void)pthread_setname_np(*thread, name);
+    return LF_OK;
+}
+
+static enum lf_status start_rank(struct rank *r, struct lf_err *err)
+{
+    char name[16];
     (void)snprintf(name, sizeof(name), "lf-rank%d", r->idx);
-    (void)pthread_setname_np(r->thread, name);
+    LF_TRY(start_thread(&r->thread, rank_main, r, name, err));
+    r->is_started = true;
+    return LF_OK;
+}
+
+/* ---- ranks that are processes ---- */
+
+enum { WATCH_MS = 100 };
+
+/* Sleeps for a moment, or until it is to stop. */
+static bool goes_on(struct lf_ranks *ranks)
+{
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += WATCH_MS * LF_NS_PER_MS;
+    until.tv_sec += until.tv_nsec / LF_NS_PER_S;
+    until.tv_nsec %= LF_NS_PER_S;
+    (void)pthread_mutex_lock(&ranks->lock);
+    if (!ranks->is_stopping) (void)pthread_cond_timedwait(&ranks->changed, &ranks->lock, &until);
+    bool goes = !ranks->is_stopping;
+    (void)pthread_mutex_unlock(&ranks->lock);
+    return goes;
+}
+
+static void *watch(void *arg)
+{
+    struct lf_ranks *ranks = arg;
+    struct lf_err err;
+    while (goes_on(ranks)) {
+        if (!all_have_loaded(ranks) || lf_ranks_check(ranks, &err) == LF_OK) continue;
+        (void)alarm(LF_RANKS_GRACE_S);
+        if (ranks->opts.rank == 0) LF_ERROR("rank 0 ends: %s", err.message); /* others say so as they go */
+        return NULL;
+    }
+    return NULL;
+}
+
+static enum lf_status start_process(struct lf_ranks *ranks, struct lf_err *err)
+{
+    const struct lf_ranks_opts *o = &ranks->opts;
+    LF_TRY(lf_comm_group_create_wire(&ranks->group, ranks->n, o->rank, o->sockets, LF_RANKS_TIMEOUT_MS, err));
+    LF_TRY(lf_comm_create(&ranks->of[o->rank].comm, ranks->group, o->rank, err));
+    LF_TRY(start_thread(&ranks->watcher, watch, ranks, "lf-watch", err));
+    ranks->is_watched = true;
     return LF_OK;
 }
 
@@ -181,22 +235,28 @@ static enum lf_status start_all(struct lf_ranks *ranks, struct lf_err *err)
 {
     struct sigaction action = {.sa_handler = exit_failed};
     (void)sigaction(SIGALRM, &action, NULL);
+    if (ranks->opts.sockets) return start_process(ranks, err);
     LF_TRY(lf_comm_group_create(&ranks->group, ranks->n, LF_RANKS_TIMEOUT_MS, err));
     for (int i = 0; i < ranks->n; i++) {
         ranks->of[i].all = ranks;
         ranks->of[i].idx = i;
         LF_TRY(lf_comm_create(&ranks->of[i].comm, ranks->group, i, err));
     }
-    for (int i = 1; i < ranks->n; i++) LF_TRY(start_thread(&ranks->of[i], err));
+    for (int i = 1; i < ranks->n; i++) LF_TRY(start_rank(&ranks->of[i], err));
     return LF_OK;
 }
 
 enum lf_status lf_ranks_start(struct lf_ranks **out, const struct lf_ranks_opts *opts, struct lf_err *err)
 {
     struct lf_ranks *ranks = calloc(1, sizeof(*ranks));
-    if (!ranks) return lf_fail(err, LF_NO_MEMORY, "no memory for ranks");
+    int n = lf_split_world(&opts->hp->split);
+    if (!ranks) {
+        for (int r = 0; opts->sockets && r < n; r++)
+            if (r != opts->rank) (void)close(opts->sockets[r]);
+        return lf_fail(err, LF_NO_MEMORY, "no memory for ranks");
+    }
     ranks->opts = *opts;
-    ranks->n = lf_split_world(&opts->hp->split);
+    ranks->n = n;
     (void)pthread_mutex_init(&ranks->lock, NULL);
     (void)pthread_cond_init(&ranks->changed, NULL);
     enum lf_status status = start_all(ranks, err);
@@ -209,7 +269,7 @@ enum lf_status lf_ranks_start(struct lf_ranks **out, const struct lf_ranks_opts 
 
 struct lf_comm *lf_ranks_comm(struct lf_ranks *ranks)
 {
-    return ranks->of[0].comm;
+    return ranks->of[ranks->opts.rank].comm;
 }
 
 enum lf_status lf_ranks_check(struct lf_ranks *ranks, struct lf_err *err)
@@ -218,13 +278,42 @@ enum lf_status lf_ranks_check(struct lf_ranks *ranks, struct lf_err *err)
     return status == LF_SHUTDOWN ? LF_OK : status;
 }
 
+/* A meeting is what all come to that have loaded. */
+static void wait_for_processes(struct lf_ranks *ranks)
+{
+    lf_comm_meet(lf_ranks_comm(ranks));
+    if (lf_ranks_check(ranks, NULL) != LF_OK) return;
+    (void)pthread_mutex_lock(&ranks->lock);
+    ranks->n_loaded = ranks->n - 1;
+    (void)pthread_mutex_unlock(&ranks->lock);
+}
+
 enum lf_status lf_ranks_wait(struct lf_ranks *ranks, struct lf_err *err)
 {
+    if (ranks->opts.sockets) {
+        wait_for_processes(ranks);
+        return lf_comm_group_check(ranks->group, err); /* LF_SHUTDOWN, too: nobody else will say so */
+    }
     (void)pthread_mutex_lock(&ranks->lock);
     while (lf_ranks_check(ranks, NULL) == LF_OK && ranks->n_loaded < ranks->n - 1)
         (void)pthread_cond_wait(&ranks->changed, &ranks->lock);
     (void)pthread_mutex_unlock(&ranks->lock);
     return lf_ranks_check(ranks, err);
+}
+
+void lf_ranks_fail(struct lf_ranks *ranks, const struct lf_err *why)
+{
+    lf_comm_group_abort(ranks->group, why->status, why->message);
+}
+
+static void join_watcher(struct lf_ranks *ranks)
+{
+    if (!ranks->is_watched) return;
+    (void)pthread_mutex_lock(&ranks->lock);
+    ranks->is_stopping = true;
+    (void)pthread_cond_broadcast(&ranks->changed);
+    (void)pthread_mutex_unlock(&ranks->lock);
+    (void)pthread_join(ranks->watcher, NULL);
 }
 
 static void join_all(struct lf_ranks *ranks)
@@ -234,6 +323,7 @@ static void join_all(struct lf_ranks *ranks)
     (void)alarm(is_lost ? LF_RANKS_GRACE_S : LF_RANKS_STOP_S);
     for (int i = 1; i < ranks->n; i++)
         if (ranks->of[i].is_started) (void)pthread_join(ranks->of[i].thread, NULL);
+    join_watcher(ranks);
     if (!is_lost) (void)alarm(0); /* else rank 0's device may be lost as well */
 }
 

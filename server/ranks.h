@@ -1,5 +1,5 @@
-/* --parallel: the other ranks of this process (ARCHITECTURE.md), a thread each, which owns a device, a part of the
- * model and a cache of its own, and follows what rank 0, the engine's thread, launches.
+/* --parallel: the other ranks (ARCHITECTURE.md). Without --rank they are of this process, a thread each, which owns a
+ * device, a part of the model and a cache of its own, and follows what rank 0, the engine's thread, launches.
  *
  * start makes the threads, which load at once; rank 0 loads meanwhile, and then waits until all are ready. A rank that
  * fails ends the group: rank 0's next step says so, and lf_ranks_check to anybody else.
@@ -7,7 +7,11 @@
  * Where rank 0 stands still there may be nobody who could end the process: the thread that looks after the engine waits
  * for a lock that rank 0 has. So a rank that has lost the others sets an alarm, whose signal ends the process with
  * status 1 unless it has ended before. Where another one stands still there may be nobody who misses it: so stop sets
- * the same alarm before it joins them. */
+ * the same alarm before it joins them.
+ *
+ * With --rank each process has one rank, and sockets lead to the others (rank_join.h): then start makes its end of the
+ * group, wait is a meeting of all processes, and nobody is joined. A thread watches for the group's end and sets the
+ * alarm, in the process of each rank: its own may stand still while the others have lost it. */
 #ifndef LF_SERVER_RANKS_H
 #define LF_SERVER_RANKS_H
 
@@ -28,16 +32,22 @@ struct lf_ranks_opts {
     const struct lf_hparams *hp;  /* its split has the numbers of ranks. Borrowed, as what the others point to */
     struct lf_model_opts model;   /* comm is set here, progress is not called */
     struct lf_kv_cache_opts kv;   /* layout and stripe are set here */
+    /* Of ranks that are processes, whose device, model and cache are the caller's: sockets[r] leads to rank r, taken
+     * over also where start fails. NULL: they are threads, and this is rank 0 */
+    const int *sockets;
+    int rank;
 };
 
 struct lf_ranks;
 /* LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_ranks_start(struct lf_ranks **out, const struct lf_ranks_opts *opts,
                                             struct lf_err *err);
-/* Rank 0's end, for its model, which does not use it any more when it is closed; it lives until stop. */
+/* This rank's end, for its model, which does not use it any more when it is closed; it lives until stop. */
 struct lf_comm *lf_ranks_comm(struct lf_ranks *ranks);
 /* Until all have loaded, or one says why it has not. */
 LF_MUST_CHECK enum lf_status lf_ranks_wait(struct lf_ranks *ranks, struct lf_err *err);
+/* Ends the group: with what this rank has failed with. */
+void lf_ranks_fail(struct lf_ranks *ranks, const struct lf_err *why);
 /* LF_OK, or why the group has failed: with the status of the rank that did. Any thread. */
 LF_MUST_CHECK enum lf_status lf_ranks_check(struct lf_ranks *ranks, struct lf_err *err);
 /* Ends and joins them, once rank 0 launches no more; its model stays, and its end of the group does not. One that does

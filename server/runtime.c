@@ -12,15 +12,18 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "device/comm.h"
 #include "kv/tiers/disk_speed.h"
-#include "kv/tiers/memory_tier.h"
 #include "model/layer_kinds.h"
 #include "model/rope_config.h"
+#include "server/below_cache.h"
 #include "server/commands.h"
 #include "server/device_choice.h"
 #include "server/engine/engine.h"
 #include "server/http/conn/http_server.h"
 #include "server/options.h"
+#include "server/rank_join.h"
+#include "server/runtime_opts.h"
 #include "server/ranks.h"
 #include "template/chat_template.h"
 #include "tokenizer/tokenizer.h"
@@ -86,22 +89,6 @@ static enum lf_status open_tokenizer(struct lf_runtime *rt, bool needed, struct 
 
 _Static_assert((int)LF_OPTION_WORD == (int)LF_CTX_AUTO, "--ctx auto is passed on as it is");
 
-/* --max-position, --rope-scaling. */
-static enum lf_status read_stretch(struct lf_stretch *out, const struct lf_config *config, struct lf_err *err)
-{
-    const char *scaling = config->rope_scaling;
-    uint64_t n = 0;
-    *out = (struct lf_stretch){.max_position = config->max_position, .yarn = scaling != NULL};
-    if (!scaling || strcmp(scaling, "yarn") == 0) return LF_OK;
-    if (strncmp(scaling, "yarn:", 5) != 0 || !lf_config_parse_size(scaling + 5, &n) || n < 1 || n > LF_CONTEXT_TOKENS)
-        return lf_fail(err, LF_INVALID,
-                       "--rope-scaling: expected yarn, or yarn:TOKENS with the length that the model was trained on "
-                       "before, got \"%.40s\"",
-                       scaling);
-    out->yarn_original = (int)n;
-    return LF_OK;
-}
-
 static void warn_of_stretch(const struct lf_hparams *hp)
 {
     char how[LF_STRETCH_TEXT_BYTES];
@@ -120,19 +107,6 @@ static enum lf_dtype kv_dtype(const struct lf_runtime *rt)
     return rt->config->kv_dtype == LF_KV_F32 ? LF_F32 : LF_BF16;
 }
 
-/* ---- blocks below the cache ---- */
-
-static uint64_t disk_bytes(const struct lf_config *c)
-{
-    return c->cache_disk ? c->cache_disk : LF_CACHE_DISK_BYTES;
-}
-
-/* All blocks are equally large, whichever layers they hold: one kind. */
-static struct lf_disk_kind block_kind(const struct lf_runtime *rt)
-{
-    return (struct lf_disk_kind){.name = "full", .block_bytes = rt->kv_block_bytes, .share = 1};
-}
-
 /* Layers with windows keep the last tokens alone, in groups of their own (kv/kv_layout.h). */
 enum { CACHE_GROUPS = true };
 
@@ -146,67 +120,18 @@ static enum lf_status find_block_bytes(struct lf_runtime *rt, struct lf_err *err
     return LF_OK;
 }
 
-static uint32_t disk_n_slots(const struct lf_runtime *rt)
-{
-    struct lf_disk_kind kind = block_kind(rt);
-    return rt->config->cache_dir ? lf_disk_store_n_slots(disk_bytes(rt->config), &kind, 1, 0) : 0;
-}
-
-/* Tokens that so many blocks below the cache hold: of long documents, of whose states a snapshot is kept every so
- * often.
- */
-static uint64_t tokens_below(const struct lf_runtime *rt, uint64_t n_blocks)
-{
-    enum { EVERY_BLOCKS = LF_KV_MARK_TOKENS / LF_KV_BLOCK_TOKENS };
-    return n_blocks * EVERY_BLOCKS / (uint64_t)(EVERY_BLOCKS + rt->slot_blocks) * LF_KV_BLOCK_TOKENS;
-}
-
-static enum lf_status check_disk(const struct lf_runtime *rt, struct lf_err *err)
-{
-    const struct lf_config *c = rt->config;
-    if (c->cache_disk && !c->cache_dir)
-        return lf_fail(err, LF_INVALID, "--cache-disk is the size of a --cache-dir, which is not given");
-    if (!c->cache_dir) return LF_OK;
-    if (disk_n_slots(rt) > 0) return LF_OK;
-    return lf_fail(err, LF_LIMIT, "--cache-disk: %llu bytes hold no block of %llu bytes (%d tokens) and its record",
-                   (unsigned long long)disk_bytes(c), (unsigned long long)block_kind(rt).block_bytes,
-                   (int)LF_KV_BLOCK_TOKENS);
-}
-
-static uint64_t memory_n_slots(const struct lf_runtime *rt)
-{
-    return rt->config->cache_memory / lf_memory_slot_bytes(block_kind(rt).block_bytes);
-}
-
-static enum lf_status check_memory(const struct lf_runtime *rt, struct lf_err *err)
-{
-    const struct lf_device_info *info = lf_device_info(rt->dev);
-    uint64_t bytes = rt->config->cache_memory;
-    if (bytes == 0) return LF_OK;
-    if (info->is_host)
-        return lf_fail(err, LF_INVALID,
-                       "--cache-memory is memory below a GPU's cache; on a CPU the cache is in this memory already: "
-                       "expected more --memory or --kv-tokens instead, or --device cuda");
-    if (info->host_available_bytes > 0 && bytes > info->host_available_bytes)
-        return lf_fail(err, LF_LIMIT, "--cache-memory is %llu bytes, of this machine's memory %llu are available",
-                       (unsigned long long)bytes, (unsigned long long)info->host_available_bytes);
-    if (memory_n_slots(rt) > 0) return LF_OK;
-    return lf_fail(err, LF_LIMIT, "--cache-memory: %llu bytes hold no block of %llu bytes (%d tokens)",
-                   (unsigned long long)bytes, (unsigned long long)block_kind(rt).block_bytes, (int)LF_KV_BLOCK_TOKENS);
-}
-
 /* With the identity of the model that was read. */
 static enum lf_status open_disk(struct lf_runtime *rt, const char *program, const uint8_t *identity, struct lf_err *err)
 {
     char about[1024];
-    struct lf_disk_kind kind = block_kind(rt);
+    struct lf_disk_kind kind = lf_below_kind(rt);
     if (!rt->config->cache_dir) return LF_OK;
     snprintf(about, sizeof(about), "%.600s, %s, KV in %s, %s", rt->dir.path, rt->plan.device,
              lf_dtype_name(kv_dtype(rt)), program);
     struct lf_disk_store_opts opts = {.dir = rt->config->cache_dir,
                                       .about = about,
                                       .identity = identity,
-                                      .budget_bytes = disk_bytes(rt->config),
+                                      .budget_bytes = lf_below_disk_bytes(rt->config),
                                       .kinds = &kind,
                                       .n_kinds = 1};
     return lf_disk_store_open(&rt->disk, &opts, err);
@@ -224,35 +149,32 @@ static enum lf_status check_speculation(const struct lf_runtime *rt, struct lf_e
     return LF_OK;
 }
 
-/* What several of them do not have yet. */
-static enum lf_status check_ranks(const struct lf_config *c, int n_ranks, struct lf_err *err)
-{
-    if (n_ranks > 1 && c->cache_dir)
-        return lf_fail(err, LF_UNSUPPORTED,
-                       "--cache-dir is not implemented for several ranks yet: expected one of it and --parallel");
-    if (n_ranks > 1 && c->cache_memory)
-        return lf_fail(err, LF_UNSUPPORTED,
-                       "--cache-memory is not implemented for several ranks yet: expected one of it and --parallel");
-    if (n_ranks > 1 && c->profile)
-        return lf_fail(err, LF_UNSUPPORTED,
-                       "--profile is not implemented for several ranks yet: expected --ops, or no --parallel");
-    return LF_OK;
-}
-
 /* How many, until auto has found out. */
 static enum lf_status read_ranks(struct lf_runtime *rt, struct lf_err *err)
 {
     const struct lf_config *c = rt->config;
     rt->is_auto_split = lf_device_choice_is_auto(c);
     LF_TRY(lf_ranks_parse(&rt->hp.split, rt->is_auto_split ? NULL : c->parallel, err));
-    rt->dev_opts.n_ranks = lf_split_world(&rt->hp.split);
+    LF_TRY(lf_rank_read(&rt->rank, c, &rt->hp.split, err));
+    bool is_apart = rt->rank != LF_RANK_THREADS;
+    rt->dev_opts.n_ranks = is_apart ? 1 : lf_split_world(&rt->hp.split);
     rt->dev_opts.asks_others = rt->is_auto_split || rt->dev_opts.n_ranks > 1;
-    return check_ranks(c, rt->dev_opts.n_ranks, err);
+    return lf_opts_check_ranks(c, lf_split_world(&rt->hp.split), err);
+}
+
+static enum lf_status open_device(struct lf_runtime *rt, struct lf_err *err)
+{
+    LF_TRY(lf_device_open(&rt->dev, &rt->dev_opts, err));
+    rt->hp.split.rows_least = lf_device_info(rt->dev)->split_rows;
+    if (rt->rank == LF_RANK_THREADS || lf_device_info(rt->dev)->is_host) return LF_OK;
+    return lf_fail(err, LF_UNSUPPORTED,
+                   "--rank is not implemented for GPUs yet: one process has all GPUs of a host, expected --parallel "
+                   "without --rank, or --device cpu");
 }
 
 enum lf_status lf_runtime_split(struct lf_runtime *rt, int n_ranks, struct lf_err *err)
 {
-    LF_TRY(check_ranks(rt->config, n_ranks, err));
+    LF_TRY(lf_opts_check_ranks(rt->config, n_ranks, err));
     rt->hp.split = (struct lf_split){.n_ranks = n_ranks, .rows_least = rt->hp.split.rows_least};
     rt->dev_opts.n_ranks = n_ranks;
     return find_block_bytes(rt, err);
@@ -270,23 +192,23 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
 {
     memset(rt, 0, sizeof(*rt));
     rt->config = config;
+    rt->rank = LF_RANK_THREADS;
     enum lf_status status;
     struct lf_stretch stretch;
     rt->dev_opts = (struct lf_device_opts){.n_threads = config->threads, .max_isa = config->isa - 1};
     LF_TRY_GOTO(lf_device_choice_describe(&rt->dev_opts, config, err), fail);
     LF_TRY_GOTO(lf_model_dir_find(&rt->dir, config->model, err), fail);
     LF_TRY_GOTO(lf_model_dir_check(&rt->dir, config->load_choice != LF_LOAD_DUMMY, err), fail);
-    LF_TRY_GOTO(read_stretch(&stretch, config, err), fail);
+    LF_TRY_GOTO(lf_opts_stretch(&stretch, config, err), fail);
     LF_TRY_GOTO(lf_hparams_read_stretched(&rt->hp, rt->dir.path, &stretch, err), fail);
     rt->dev_opts.act_dtype = rt->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
     LF_TRY_GOTO(read_ranks(rt, err), fail);
-    LF_TRY_GOTO(lf_device_open(&rt->dev, &rt->dev_opts, err), fail);
-    rt->hp.split.rows_least = lf_device_info(rt->dev)->split_rows;
+    LF_TRY_GOTO(open_device(rt, err), fail);
     LF_TRY_GOTO(find_block_bytes(rt, err), fail);
     LF_TRY_GOTO(check_speculation(rt, err), fail);
-    LF_TRY_GOTO(check_disk(rt, err), fail);
-    LF_TRY_GOTO(check_memory(rt, err), fail);
-    LF_TRY_GOTO(open_tokenizer(rt, need_tokenizer, err), fail);
+    LF_TRY_GOTO(lf_below_check_disk(rt, err), fail);
+    LF_TRY_GOTO(lf_below_check_memory(rt, err), fail);
+    if (rt->rank <= 0) LF_TRY_GOTO(open_tokenizer(rt, need_tokenizer, err), fail); /* the others know ids alone */
     malloc_trim(0);
     rt->process_bytes = status_bytes("VmRSS");
     return LF_OK;
@@ -318,7 +240,7 @@ static struct lf_engine_opts engine_opts(const struct lf_runtime *rt)
         .has_disk = c->cache_dir != NULL,
         .memory_bytes = c->cache_memory,
         .may_meet = c->cache_meet,
-        .block_bytes = block_kind(rt).block_bytes,
+        .block_bytes = lf_below_kind(rt).block_bytes,
         .n_slots = rt->plan.n_slots,
         .slot_blocks = rt->plan.states.slot_blocks,
     };
@@ -442,7 +364,7 @@ static int n_rows(const struct lf_config *c)
 static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memory, bool serves)
 {
     const struct lf_config *c = rt->config;
-    uint32_t n_slots = disk_n_slots(rt);
+    uint32_t n_slots = lf_below_disk_slots(rt);
     return (struct lf_plan_opts){
         .ctx = c->ctx,
         .chunk = c->chunk,
@@ -456,13 +378,14 @@ static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memor
         .kv_dtype = kv_dtype(rt),
         .weight_format = rt->weights.format,
         .quantized = rt->weights.quantized,
+        .ranks_apart = rt->rank != LF_RANK_THREADS,
         .no_fusion = c->no_fusion,
         .cache_groups = CACHE_GROUPS,
         .host_bytes = rt->process_bytes + HTTP_BYTES + lf_answer_vocabulary_bytes(&rt->vocabulary),
         .disk_index_bytes = n_slots > 0 ? lf_disk_table_host_bytes(n_slots) : 0,
-        .disk_tokens = tokens_below(rt, n_slots),
-        .disk_bytes = n_slots > 0 ? disk_bytes(c) : 0,
-        .below_tokens = tokens_below(rt, memory_n_slots(rt)),
+        .disk_tokens = lf_below_tokens(rt, n_slots),
+        .disk_bytes = n_slots > 0 ? lf_below_disk_bytes(c) : 0,
+        .below_tokens = lf_below_tokens(rt, lf_below_memory_slots(rt)),
         .below_bytes = c->cache_memory,
         .text_bytes = serves ? lf_http_host_bytes(text_bytes_with(c, memory), c->document_memory + c->response_memory,
                                                   c->n_connections)
@@ -580,13 +503,92 @@ static struct lf_kv_cache_opts kv_opts(const struct lf_runtime *rt)
     return (struct lf_kv_cache_opts){.dtype = rt->plan.kv_dtype,
                                      .n_blocks = rt->plan.n_blocks,
                                      .n_slots = rt->plan.n_slots,
-                                     .stripe = {.n = rt->hp.split.n_cp}};
+                                     .stripe = {.idx = rt->hp.split.cp_rank, .n = rt->hp.split.n_cp}};
+}
+
+/* ---- ranks ---- */
+
+/* What rank 0 has decided that others must have alike. */
+struct sizes {
+    int32_t ctx, chunk, max_seqs, max_out, n_blocks, n_slots, n_snapshots;
+};
+
+static struct sizes sizes_of(const struct lf_plan *p)
+{
+    return (struct sizes){.ctx = p->ctx,
+                          .chunk = p->chunk,
+                          .max_seqs = p->max_seqs,
+                          .max_out = p->max_out,
+                          .n_blocks = p->n_blocks,
+                          .n_slots = p->n_slots,
+                          .n_snapshots = p->n_snapshots};
+}
+
+enum lf_status lf_runtime_join(struct lf_runtime *rt, struct lf_err *err)
+{
+    int sockets[LF_RANKS_N];
+    struct lf_model_opts model = lf_runtime_model_opts(rt);
+    const struct lf_device_info *info = lf_device_info(rt->dev);
+    LF_TRY(lf_rank_join(sockets, rt->rank, rt->config, &rt->hp, &model, kv_dtype(rt), info, err));
+    struct lf_ranks_opts opts = {.hp = &rt->hp, .sockets = sockets, .rank = rt->rank};
+    return lf_ranks_start(&rt->ranks, &opts, err);
+}
+
+enum lf_status lf_runtime_plan_told(struct lf_runtime *rt, struct lf_err *err)
+{
+    struct sizes told, mine;
+    size_t n_bytes = 0;
+    struct lf_model_opts model = lf_runtime_model_opts(rt);
+    LF_TRY(lf_comm_hear(lf_ranks_comm(rt->ranks), &told, sizeof(told), &n_bytes, err));
+    if (n_bytes != sizeof(told)) return lf_fail(err, LF_DEVICE, "rank 0 told sizes of %zu bytes", n_bytes);
+    enum lf_status status = lf_weights_measure(&rt->weights, &rt->hp, &model, rt->dev, err);
+    LF_TRY(lf_model_dir_complete(&rt->dir, status, err));
+    struct lf_plan_opts opts = plan_opts(rt, rt->config->memory, false);
+    opts.ctx = told.ctx;
+    opts.chunk = told.chunk;
+    opts.max_seqs = told.max_seqs;
+    opts.max_out = told.max_out;
+    opts.n_blocks = told.n_blocks;
+    opts.n_snapshots = told.n_snapshots;
+    opts.concurrency = 0;
+    LF_TRY(plan_with(rt, &opts, rt->weights.bytes, err));
+    mine = sizes_of(&rt->plan);
+    if (memcmp(&mine, &told, sizeof(mine)) != 0)
+        return lf_fail(
+            err, LF_UNSUPPORTED,
+            "rank 0 has %d blocks and %d slots for contexts of %d tokens, this rank %d, %d and %d: expected the "
+            "same options",
+            told.n_blocks, told.n_slots, told.ctx, mine.n_blocks, mine.n_slots, mine.ctx);
+    if (rt->plan.fits) return LF_OK;
+    return lf_fail(err, LF_NO_MEMORY,
+                   "what rank 0 has planned takes %llu bytes, of which this rank may use %llu: expected less --ctx or "
+                   "--kv-tokens there, or more --memory here",
+                   (unsigned long long)rt->plan.total_bytes, (unsigned long long)rt->plan.limit_bytes);
+}
+
+/* Of ranks that are processes: rank 0 is the first that comes here, the others have heard what it tells. */
+static enum lf_status join_others(struct lf_runtime *rt, struct lf_err *err)
+{
+    struct lf_split *split = &rt->hp.split;
+    if (!rt->ranks) {
+        struct sizes told = sizes_of(&rt->plan);
+        LF_TRY(lf_runtime_join(rt, err));
+        lf_comm_tell(lf_ranks_comm(rt->ranks), &told, sizeof(told));
+    }
+    split->rank = rt->rank % lf_split_n_ranks(split);
+    split->cp_rank = rt->rank / lf_split_n_ranks(split);
+    return lf_ranks_check(rt->ranks, err);
 }
 
 /* The other ranks, which load while this one does. */
 static enum lf_status start_ranks(struct lf_runtime *rt, struct lf_model_opts *model_opts, struct lf_err *err)
 {
     if (lf_split_world(&rt->hp.split) == 1) return LF_OK;
+    if (rt->rank != LF_RANK_THREADS) {
+        LF_TRY(join_others(rt, err));
+        model_opts->comm = lf_ranks_comm(rt->ranks);
+        return LF_OK;
+    }
     struct lf_ranks_opts opts = {.device = rt->dev_opts, .hp = &rt->hp, .model = *model_opts, .kv = kv_opts(rt)};
     if (strcmp(opts.device.name, "auto") == 0) opts.device.name = lf_device_info(rt->dev)->kind;
     LF_TRY(lf_ranks_start(&rt->ranks, &opts, err));
@@ -622,6 +624,7 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
     LF_TRY(lf_model_prepare(rt->model, &rt->kv, err));
     if (!rt->ranks) return LF_OK;
     LF_TRY(lf_ranks_wait(rt->ranks, err));
+    if (rt->rank > 0) return LF_OK;
     return lf_model_beat(rt->model, err); /* from here on they wait with a bound */
 }
 

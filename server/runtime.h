@@ -38,6 +38,7 @@ struct lf_runtime {
     int slot_blocks;                        /* of its states; 0: none */
     struct lf_weights_size weights;         /* measured for the plan */
     struct lf_plan plan;
+    int rank;               /* of --rank, a process for each; LF_RANK_THREADS: this is rank 0, the others are threads */
     struct lf_ranks *ranks; /* the others, of several; NULL: there is one */
     struct lf_model *model;
     struct lf_disk_store disk; /* --cache-dir, else zeroed */
@@ -60,6 +61,12 @@ LF_MUST_CHECK enum lf_status lf_runtime_reopen(struct lf_runtime *rt, struct lf_
 LF_MUST_CHECK enum lf_status lf_runtime_plan(struct lf_runtime *rt, bool serves, struct lf_err *err);
 /* What the configuration says of the model, but for what only loading needs. Borrows from rt. */
 struct lf_model_opts lf_runtime_model_opts(const struct lf_runtime *rt);
+/* --rank: waits for the processes of the other ranks, and is in a group with them (rt->ranks). Rank 0 does so in load;
+ * the others before they plan. What lf_rank_join returns. */
+LF_MUST_CHECK enum lf_status lf_runtime_join(struct lf_runtime *rt, struct lf_err *err);
+/* The plan of a rank that has joined, and is not rank 0: by the sizes that rank 0 tells, which come from its memory and
+ * options. LF_NO_MEMORY where that does not fit here; what has ended the group. */
+LF_MUST_CHECK enum lf_status lf_runtime_plan_told(struct lf_runtime *rt, struct lf_err *err);
 /* The memory for texts that the plan counts. */
 uint64_t lf_runtime_text_bytes(const struct lf_runtime *rt);
 /* Weights and cache; before that the lock of --cache-dir. progress (may be NULL) is called with bytes done of total. */

@@ -24,6 +24,7 @@
 #include "server/auto_split.h"
 #include "server/commands.h"
 #include "server/engine/engine.h"
+#include "server/follow.h"
 #include "server/http/conn/http_server.h"
 #include "server/notify.h"
 #include "server/ranks.h"
@@ -444,6 +445,7 @@ static int fail(struct server *s, const struct lf_err *err)
 {
     int exit_status = lf_report(err);
     handle_ends(exit_failed);
+    if (s->rt.ranks) lf_ranks_fail(s->rt.ranks, err);
     lf_http_server_destroy(s->http);
     lf_runtime_close(&s->rt);
     lf_notify_close(&s->notify);
@@ -461,6 +463,7 @@ int lf_serve_command(const struct lf_config *config)
     lf_notify_open(&s.notify);
     block_signals(&signals);
     if (lf_runtime_open(&s.rt, config, true, &err) != LF_OK) return fail(&s, &err);
+    if (s.rt.rank > 0) return lf_follow(&s.rt, &s.notify);
     if (read_sampling(&s, &err) != LF_OK) return fail(&s, &err);
     if (lf_auto_split_plan(&s.rt, true, &err) != LF_OK) return fail(&s, &err);
     if (!s.rt.plan.fits) {

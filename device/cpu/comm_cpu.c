@@ -1,4 +1,4 @@
-/* Ranks over memory that they share.
+/* Ranks over memory that they share, or over mirrors of it.
  *
  * Collectives go in turns. Each rank has two slots, used by turns alternately; in a turn it writes its piece of the
  * message into its slot, meets the others, and reads theirs:
@@ -16,6 +16,12 @@
  * rank first sends its piece i, then receives piece i. A send waits for the receive of step i - 2, a receive for the
  * send of the same step, so no circle of ranks waits for itself.
  *
+ * Ranks in several processes have a mirror of that memory each (comm_wire.h). Who has raised a count sends the others
+ * what it is about: the slot that they are to read, a piece, or that a piece was read. Their mirror gets it before
+ * their count is raised. What is overwritten has been read, for the same reason as in memory that is shared: who sends
+ * turn t + 2 has had turn t + 1 of the rank that it sends to, which had read turn t before. So collectives are written
+ * once, and ranks that are threads pay a branch in each turn.
+ *
  * Every rank adds everything up by itself: ranks read n times what they write, but no result has to be passed on. It
  * is the reference; the interconnect of a CPU's ranks is its cache. */
 #include <math.h>
@@ -24,72 +30,40 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 #include "device/comm_impl.h"
+#include "device/cpu/comm_shared.h"
+#include "device/cpu/comm_wire.h"
 #include "device/cpu/sysinfo.h"
 
 enum {
-    SLOT_BYTES = 128 * 1024,
+    SLOT_BYTES = LF_COMM_SLOT_BYTES,
     SLOT_FLOATS = SLOT_BYTES / sizeof(float),
-    PIECE_BYTES = 32 * 1024, /* of a channel */
+    PIECE_BYTES = LF_COMM_PIECE_BYTES,
     SLOTS_N = LF_COMM_SLOTS_N,
     SUM_BLOCK = 256, /* floats that are added up at a time: they stay in registers or L1 */
-    TICKS_N = 50,    /* of a timeout: one in which this process did not run counts as one */
+    TICKS_N = LF_COMM_TICKS_N,
     SPIN_NS = 20 * 1000
 };
 
-enum what { BARRIER, BROADCAST, ALL_REDUCE, ALL_GATHER, LSE_COMBINE, MESSAGE, MEETING };
-static const char *const names[] = {"a barrier",      "a broadcast", "an all-reduce", "an all-gather",
-                                    "an lse-combine", "a message",   "a meeting"};
+static const char *const names[LF_COMM_WHATS_N] = {"a barrier",      "a broadcast", "an all-reduce", "an all-gather",
+                                                   "an lse-combine", "a message",   "a meeting"};
 #define ANY_BYTES UINT64_MAX
-
-struct slot {
-    enum what what;
-    uint64_t bytes; /* of the whole message; ANY_BYTES: the rank does not know */
-    _Alignas(LF_COUNT_ALIGN) char data[SLOT_BYTES];
-};
-
-struct channel {
-    struct lf_count written, read;
-    uint64_t bytes[SLOTS_N]; /* of the whole message */
-    _Alignas(LF_COUNT_ALIGN) char data[SLOTS_N][PIECE_BYTES];
-};
-
-/* Of one end of each rank. */
-struct turns {
-    struct lf_count arrived[LF_RANKS_N]; /* in how many */
-    struct slot slots[LF_RANKS_N][SLOTS_N];
-};
-
-/* For what a rank has waited longer than a tick. It may stand still since, and what it waited for have come. */
-struct awaited {
-    _Atomic int rank;       /* from 1 on; 0: nobody */
-    _Atomic uint32_t count; /* which that one raises: where it is in the shared memory, in steps of LF_COUNT_ALIGN */
-    _Atomic uint32_t at_least;
-};
-
-struct lf_comm_shared {
-    struct turns along[LF_COMM_AXES_N];
-    struct awaited awaited[LF_RANKS_N];
-    struct channel channels[]; /* [n_ranks, n_ranks], from, to */
-};
 
 /* ---- a group's life ---- */
 
 /* Slots of ranks, and of ends, that there are not are never touched. */
-static size_t shared_bytes(int n_ranks)
-{
-    return sizeof(struct lf_comm_shared) + (size_t)n_ranks * (size_t)n_ranks * sizeof(struct channel);
-}
-
 uint64_t lf_comm_group_bytes(int n_ranks, int n_ends)
 {
     size_t n_used = (size_t)n_ranks * (size_t)n_ends;
-    return shared_bytes(n_ranks) - (LF_COMM_AXES_N * (size_t)LF_RANKS_N - n_used) * SLOTS_N * sizeof(struct slot);
+    return lf_comm_shared_bytes(n_ranks) -
+           (LF_COMM_AXES_N * (size_t)LF_RANKS_N - n_used) * SLOTS_N * sizeof(struct lf_comm_slot);
 }
 
-enum lf_status lf_comm_group_create(struct lf_comm_group **out, int n_ranks, int timeout_ms, struct lf_err *err)
+/* But for how its ranks reach each other. */
+static enum lf_status create(struct lf_comm_group **out, int n_ranks, int timeout_ms, struct lf_err *err)
 {
     if (n_ranks < 1 || n_ranks > LF_RANKS_N)
         return lf_fail(err, LF_INVALID, "ranks must be 1 to %d, not %d", LF_RANKS_N, n_ranks);
@@ -99,8 +73,7 @@ enum lf_status lf_comm_group_create(struct lf_comm_group **out, int n_ranks, int
     g->n_ranks = n_ranks;
     for (int r = 0; r < n_ranks; r++) g->gpus[r].idx = -1;
     g->timeout_ms = timeout_ms;
-    g->spin_ns = n_ranks <= lf_sysinfo_n_cpus("") ? SPIN_NS : 0; /* with fewer CPUs, who spins keeps another from it */
-    g->shared_bytes = shared_bytes(n_ranks);
+    g->shared_bytes = lf_comm_shared_bytes(n_ranks);
     g->shared = mmap(NULL, g->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (g->shared == MAP_FAILED || pthread_mutex_init(&g->lock, NULL) != 0) {
         if (g->shared != MAP_FAILED) (void)munmap(g->shared, g->shared_bytes);
@@ -111,9 +84,50 @@ enum lf_status lf_comm_group_create(struct lf_comm_group **out, int n_ranks, int
     return LF_OK;
 }
 
+enum lf_status lf_comm_group_create(struct lf_comm_group **out, int n_ranks, int timeout_ms, struct lf_err *err)
+{
+    LF_TRY(create(out, n_ranks, timeout_ms, err));
+    /* with fewer CPUs, who spins keeps another from it */
+    (*out)->spin_ns = n_ranks <= lf_sysinfo_n_cpus("") ? SPIN_NS : 0;
+    return LF_OK;
+}
+
+static void on_wire_end(void *group, enum lf_status status, const char *reason)
+{
+    lf_comm_group_abort(group, status, reason);
+}
+
+enum lf_status lf_comm_group_create_wire(struct lf_comm_group **out, int n_ranks, int rank, const int sockets[],
+                                         int timeout_ms, struct lf_err *err)
+{
+    struct lf_comm_group *g = NULL;
+    enum lf_status status = create(&g, n_ranks, timeout_ms, err);
+    if (status != LF_OK) {
+        for (int r = 0; r < LF_MIN(n_ranks, (int)LF_RANKS_N); r++)
+            if (r != rank) (void)close(sockets[r]);
+        return status;
+    }
+    struct lf_comm_wire_opts opts = {.n_ranks = n_ranks,
+                                     .rank = rank,
+                                     .sockets = sockets,
+                                     .timeout_ms = timeout_ms,
+                                     .shared = g->shared,
+                                     .end = on_wire_end,
+                                     .ctx = g};
+    status = lf_comm_wire_create(&g->wire, &opts, err);
+    if (status == LF_OK) status = lf_comm_wire_start(g->wire, err);
+    if (status == LF_OK)
+        *out = g;
+    else
+        lf_comm_group_destroy(g);
+    return status;
+}
+
 void lf_comm_group_destroy(struct lf_comm_group *group)
 {
     if (!group) return;
+    if (group->wire) lf_comm_group_abort(group, LF_SHUTDOWN, "a rank has left the group");
+    lf_comm_wire_destroy(group->wire);
     (void)pthread_mutex_destroy(&group->lock);
     (void)munmap(group->shared, group->shared_bytes);
     free(group);
@@ -126,7 +140,7 @@ int lf_comm_group_n_ranks(const struct lf_comm_group *group)
 
 /* ---- failing ---- */
 
-static struct channel *channel_of(struct lf_comm_group *g, int from, int to)
+static struct lf_comm_channel *channel_of(struct lf_comm_group *g, int from, int to)
 {
     return &g->shared->channels[from * g->n_ranks + to];
 }
@@ -149,6 +163,7 @@ void lf_comm_group_abort(struct lf_comm_group *group, enum lf_status status, con
     if (!atomic_load(&group->is_over)) {
         group->status = status;
         (void)snprintf(group->reason, sizeof(group->reason), "%s", reason);
+        if (group->wire) lf_comm_wire_end(group->wire, status, group->reason);
     }
     atomic_store(&group->is_over, true);
     for (int r = 0; r < group->n_ranks; r++)
@@ -197,7 +212,7 @@ static bool is_busy(const struct lf_comm *c)
 
 static void await(struct lf_comm *c, const struct lf_count *count, uint32_t at_least, int other)
 {
-    struct awaited *a = &c->group->shared->awaited[lf_comm_in_group(c, c->rank)];
+    struct lf_comm_awaited *a = &c->group->shared->awaited[lf_comm_in_group(c, c->rank)];
     size_t at = (size_t)((const char *)count - (const char *)c->group->shared);
     atomic_store(&a->rank, 0);
     atomic_store(&a->count, (uint32_t)(at / LF_COUNT_ALIGN));
@@ -208,7 +223,7 @@ static void await(struct lf_comm *c, const struct lf_count *count, uint32_t at_l
 /* Whom a rank waits for, that has not come yet; -1: it has no reason to wait, and does not come itself. */
 static int find_awaited(struct lf_comm_group *g, int rank)
 {
-    struct awaited *a = &g->shared->awaited[rank];
+    struct lf_comm_awaited *a = &g->shared->awaited[rank];
     int other = atomic_load(&a->rank) - 1;
     if (other < 0) return -1;
     void *count = (char *)g->shared + (size_t)atomic_load(&a->count) * LF_COUNT_ALIGN;
@@ -252,33 +267,51 @@ static bool wait_for(struct lf_comm *c, struct lf_count *count, uint32_t at_leas
 
 /* ---- turns ---- */
 
-static struct turns *turns_of(const struct lf_comm *c)
+static struct lf_comm_turns *turns_of(const struct lf_comm *c)
 {
     return &c->group->shared->along[c->axis];
 }
 
-static struct slot *slot_of(const struct lf_comm *c, int rank)
+static struct lf_comm_slot *slot_of(const struct lf_comm *c, int rank)
 {
     return &turns_of(c)->slots[lf_comm_in_group(c, rank)][c->turn % SLOTS_N];
 }
 
-static bool is_same_purpose(const struct slot *a, const struct slot *b)
+static bool is_same_purpose(const struct lf_comm_slot *a, const struct lf_comm_slot *b)
 {
     return a->what == b->what && (a->bytes == b->bytes || a->bytes == ANY_BYTES || b->bytes == ANY_BYTES);
 }
 
-/* Arrives, with its slot written, and waits for the others: all for the same. Then their slots may be read until
- * leave(). is_patient: rank 0 may take its time, and in a meeting everybody. */
-static bool meet(struct lf_comm *c, enum what what, uint64_t bytes, bool is_patient)
+/* What others read of a rank's slot in a turn: rank r the bytes from r · stride on. */
+struct part {
+    size_t bytes, stride;
+};
+static const struct part nothing;
+
+/* To the mirrors of ranks that are not in this process. */
+static void send_slot(const struct lf_comm *c, const struct lf_comm_slot *mine, struct part part)
 {
-    struct slot *mine = slot_of(c, c->rank);
+    for (int i = 1; i < c->n_ranks; i++) {
+        int r = (c->rank + i) % c->n_ranks; /* not all to the same one first */
+        lf_comm_wire_turn(c->group->wire, lf_comm_in_group(c, r), c->axis, c->turn, mine, (size_t)r * part.stride,
+                          part.bytes);
+    }
+}
+
+/* Arrives, with its slot written, of which `part` is read, and waits for the others: all for the same. Then their slots
+ * may be read until leave(). is_patient: rank 0 may take its time, and in a meeting everybody. */
+static bool meet(struct lf_comm *c, enum lf_comm_what what, uint64_t bytes, struct part part, bool is_patient)
+{
+    struct lf_comm_slot *mine = slot_of(c, c->rank);
     mine->what = what;
     mine->bytes = bytes;
     lf_count_raise(&turns_of(c)->arrived[lf_comm_in_group(c, c->rank)]);
+    if (c->group->wire) send_slot(c, mine, part);
     for (int r = 0; r < c->n_ranks; r++) {
         struct lf_count *arrived = &turns_of(c)->arrived[lf_comm_in_group(c, r)];
-        if (!wait_for(c, arrived, c->turn + 1, r, names[what], is_patient && (r == 0 || what == MEETING))) return false;
-        const struct slot *other = slot_of(c, r);
+        if (!wait_for(c, arrived, c->turn + 1, r, names[what], is_patient && (r == 0 || what == LF_COMM_MEETING)))
+            return false;
+        const struct lf_comm_slot *other = slot_of(c, r);
         if (!is_same_purpose(mine, other))
             return lf_comm_fail(c, "rank %d came for %s of %llu bytes, rank %d for %s of %llu",
                                 lf_comm_in_group(c, c->rank), names[what], (unsigned long long)bytes,
@@ -294,14 +327,14 @@ static void leave(struct lf_comm *c)
 
 static void barrier(struct lf_comm *c)
 {
-    if (lf_comm_is_over(c) || !meet(c, BARRIER, 0, false)) return;
+    if (lf_comm_is_over(c) || !meet(c, LF_COMM_BARRIER, 0, nothing, false)) return;
     leave(c);
 }
 
 void lf_comm_meet(struct lf_comm *c)
 {
     LF_ASSERT(c->axis == LF_COMM_ALL);
-    if (lf_comm_is_over(c) || !meet(c, MEETING, 0, true)) return;
+    if (lf_comm_is_over(c) || !meet(c, LF_COMM_MEETING, 0, nothing, true)) return;
     leave(c);
 }
 
@@ -311,7 +344,7 @@ static void broadcast(struct lf_comm *c, int root, void *data, size_t bytes)
         size_t n = LF_MIN(bytes - at, (size_t)SLOT_BYTES);
         if (lf_comm_is_over(c)) return;
         if (c->rank == root) memcpy(slot_of(c, root)->data, (const char *)data + at, n);
-        if (!meet(c, BROADCAST, bytes, false)) return;
+        if (!meet(c, LF_COMM_BROADCAST, bytes, (struct part){.bytes = c->rank == root ? n : 0}, false)) return;
         if (c->rank != root) memcpy((char *)data + at, slot_of(c, root)->data, n);
         leave(c);
     }
@@ -343,7 +376,8 @@ static void all_reduce(struct lf_comm *c, const struct lf_all_reduce_params *p)
         size_t n = LF_MIN(p->n - at, (size_t)SLOT_FLOATS);
         if (lf_comm_is_over(c)) return;
         memcpy(slot_of(c, c->rank)->data, p->x + at, n * sizeof(float));
-        if (!meet(c, ALL_REDUCE, p->n * sizeof(float), false)) return;
+        if (!meet(c, LF_COMM_ALL_REDUCE, p->n * sizeof(float), (struct part){.bytes = n * sizeof(float)}, false))
+            return;
         add_up(c, p->y + at, p->residual ? p->residual + at : NULL, n);
         leave(c);
     }
@@ -373,7 +407,7 @@ static void all_gather(struct lf_comm *c, const struct lf_all_gather_params *p)
         size_t mine = at < parts[c->rank] ? LF_MIN(parts[c->rank] - at, (size_t)SLOT_BYTES) : 0;
         if (lf_comm_is_over(c)) return;
         if (mine > 0) memcpy(slot_of(c, c->rank)->data, (const char *)p->x + at, mine);
-        if (!meet(c, ALL_GATHER, n_rows * p->first[n_ranks], false)) return;
+        if (!meet(c, LF_COMM_ALL_GATHER, n_rows * p->first[n_ranks], (struct part){.bytes = mine}, false)) return;
         for (int r = 0; r < n_ranks; r++)
             if (at < parts[r])
                 scatter(p, n_ranks, r, at, LF_MIN(parts[r] - at, (size_t)SLOT_BYTES), slot_of(c, r)->data);
@@ -445,12 +479,13 @@ static void lse_combine(struct lf_comm *c, const struct lf_lse_combine_params *p
     int mine = p->first ? c->rank : 0;
     s.n = SLOT_FLOATS / s.n_shares / (p->dim + 1);
     LF_ASSERT(s.n > 0 && p->dtype == LF_F32);
-    size_t longest = 0, dim = (size_t)p->dim;
+    size_t longest = 0, dim = (size_t)p->dim, share_bytes = (size_t)s.n * (dim + 1) * sizeof(float);
+    struct part share = {.bytes = share_bytes, .stride = p->first ? share_bytes : 0};
     for (int k = 0; k < s.n_shares; k++) longest = LF_MAX(longest, heads_before(&s, k + 1) - heads_before(&s, k));
     for (size_t at = 0; at < longest; at += (size_t)s.n) {
         if (lf_comm_is_over(c)) return;
         for (int k = 0; k < s.n_shares; k++) write_share(c, &s, k, at);
-        if (!meet(c, LSE_COMBINE, heads_before(&s, s.n_shares) * dim * sizeof(float), false)) return;
+        if (!meet(c, LF_COMM_LSE_COMBINE, heads_before(&s, s.n_shares) * dim * sizeof(float), share, false)) return;
         size_t n = heads_in_turn(&s, mine, at);
         for (size_t i = 0; i < n; i++) combine_head(c, &s, mine, i, (float *)p->out + (at + i) * dim);
         leave(c);
@@ -467,7 +502,7 @@ void lf_comm_tell(struct lf_comm *c, const void *message, size_t bytes)
         size_t n = LF_MIN(bytes - at, (size_t)SLOT_BYTES);
         if (lf_comm_is_over(c)) return;
         if (n > 0) memcpy(slot_of(c, 0)->data, (const char *)message + at, n);
-        if (!meet(c, MESSAGE, bytes, false)) return;
+        if (!meet(c, LF_COMM_MESSAGE, bytes, (struct part){.bytes = n}, false)) return;
         leave(c);
         at += n;
     } while (at < bytes);
@@ -478,7 +513,8 @@ enum lf_status lf_comm_hear(struct lf_comm *c, void *message, size_t max_bytes, 
     LF_ASSERT(c->rank != 0);
     size_t at = 0, n_all;
     do {
-        if (lf_comm_is_over(c) || !meet(c, MESSAGE, ANY_BYTES, !c->has_heard)) return lf_comm_check(c, err);
+        if (lf_comm_is_over(c) || !meet(c, LF_COMM_MESSAGE, ANY_BYTES, nothing, !c->has_heard))
+            return lf_comm_check(c, err);
         n_all = (size_t)slot_of(c, 0)->bytes;
         if (n_all > max_bytes) {
             (void)lf_comm_fail(c, "rank %d has room for a message of %zu bytes, one of %zu came", c->rank, max_bytes,
@@ -500,19 +536,20 @@ enum lf_status lf_comm_hear(struct lf_comm *c, void *message, size_t max_bytes, 
 /* Piece i of what is sent; of a message of no bytes there is one, of none. */
 static bool send_piece(struct lf_comm *c, const struct lf_exchange_params *p, size_t at)
 {
-    struct channel *ch = channel_of(c->group, c->rank, p->to);
+    struct lf_comm_channel *ch = channel_of(c->group, c->rank, p->to);
     uint32_t n = c->n_sent[p->to]++;
     size_t bytes = LF_MIN(p->send_bytes - at, (size_t)PIECE_BYTES);
     if (!wait_for(c, &ch->read, n + 1 - SLOTS_N, p->to, "a send", false)) return false;
     ch->bytes[n % SLOTS_N] = p->send_bytes;
     if (bytes > 0) memcpy(ch->data[n % SLOTS_N], (const char *)p->send + at, bytes);
     lf_count_raise(&ch->written);
+    if (c->group->wire) lf_comm_wire_piece(c->group->wire, p->to, n, p->send_bytes, ch->data[n % SLOTS_N], bytes);
     return true;
 }
 
 static bool receive_piece(struct lf_comm *c, const struct lf_exchange_params *p, size_t at)
 {
-    struct channel *ch = channel_of(c->group, p->from, c->rank);
+    struct lf_comm_channel *ch = channel_of(c->group, p->from, c->rank);
     uint32_t n = c->n_received[p->from]++;
     size_t bytes = LF_MIN(p->receive_bytes - at, (size_t)PIECE_BYTES);
     if (!wait_for(c, &ch->written, n + 1, p->from, "a receive", false)) return false;
@@ -521,6 +558,7 @@ static bool receive_piece(struct lf_comm *c, const struct lf_exchange_params *p,
                             p->from, (unsigned long long)ch->bytes[n % SLOTS_N]);
     if (bytes > 0) memcpy((char *)p->receive + at, ch->data[n % SLOTS_N], bytes);
     lf_count_raise(&ch->read);
+    if (c->group->wire) lf_comm_wire_taken(c->group->wire, p->from, n);
     return true;
 }
 

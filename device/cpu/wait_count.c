@@ -24,6 +24,11 @@ static void wake_all(struct lf_count *count)
     (void)syscall(SYS_futex, &count->word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
+uint32_t lf_count_value(struct lf_count *count)
+{
+    return atomic_load(&count->word) & LF_COUNT_MASK;
+}
+
 void lf_count_raise(struct lf_count *count)
 {
     uint32_t word = atomic_load(&count->word);

@@ -21,6 +21,9 @@ struct lf_count {
 
 enum lf_waited { LF_WAITED_REACHED, LF_WAITED_CLOSED, LF_WAITED_TOO_LONG };
 
+/* How high it is, closed or not: 31 bits. */
+enum { LF_COUNT_MASK = INT32_MAX };
+uint32_t lf_count_value(struct lf_count *count);
 /* By one more; one thread at a time. What it has written before is seen by those who waited for it. */
 void lf_count_raise(struct lf_count *count);
 /* Any thread, any number of times. */

@@ -364,7 +364,33 @@ def scheduler_operations():
         bytes([admit, launch, launch, end, 0, read, 3, read, 3, launch, read, 0]), steps, sep=b"")
 
 
+def rendezvous():
+    """Operations (see fuzz_rendezvous.c), and messages as they are (server/rendezvous/wire.h)."""
+    def message(kind, body, version=1):
+        return b"LFrv" + struct.pack("<HHI", version, kind, len(body)) + body
+
+    hello = message(1, bytes(range(32)) + struct.pack("<III", 1, 0, 3))
+    right = bytes([1, 1, 0, 3])
+    put("rendezvous", "in", right, b"\2\2id", sep=b"")
+    put("rendezvous", "both-in", right, b"\2\2id", b"\4", bytes([1, 2, 0, 3]), b"\2\2id", sep=b"")
+    put("rendezvous", "twice", right, b"\2\2id", b"\4", right, b"\2\2id", sep=b"")
+    put("rendezvous", "other-identity", right, b"\2\3abc", sep=b"")
+    put("rendezvous", "other-count", bytes([1, 1, 0, 4]), b"\2\2id", sep=b"")
+    put("rendezvous", "other-rank", bytes([1, 9, 0, 3]), b"\2\2id", sep=b"")
+    put("rendezvous", "changed", right, bytes([3, 2]), b"id", bytes([250, 1]), sep=b"")
+    put("rendezvous", "thrown", bytes([0, len(hello)]), hello, bytes([0, 9]), b"LFrv\1\0\3\0\0", sep=b"")
+    put("rendezvous", "thrown-version", bytes([0, 12]), message(1, b"", 2), sep=b"")
+    address = struct.pack("<HH", 4, 80) + bytes([10, 0, 0, 1]) + bytes(12)
+    text, mac = b"longflash".ljust(1024, b"\0"), bytes(32)
+    put("rendezvous", "hello", hello)
+    put("rendezvous", "proof", message(3, text + address + mac))
+    put("rendezvous", "answer", message(4, struct.pack("<IIII", 1, 0, 3, 1) + text + mac))
+    put("rendezvous", "table", message(6, address * 3 + bytes(20 * 13) + mac))
+    put("rendezvous", "end", message(9, struct.pack("<I", 10) + text + mac))
+
+
 if __name__ == "__main__":
     for make in (json_texts, request_bodies, safetensors, model_dirs, tokenizer_files, sentencepiece_models, templates, texts,
-                 patterns, schemas, grammar_patterns, grammar_parts, answers, settings, scheduler_operations, http, sockets):
+                 patterns, schemas, grammar_patterns, grammar_parts, answers, settings, scheduler_operations, http, sockets,
+                 rendezvous):
         make()

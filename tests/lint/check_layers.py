@@ -18,11 +18,12 @@ FLOORS = {
     "attention": (["core/", "device/", "kv/kv_view.h", "kv/kv_fp8.h"], CUDA),
     "model": (["core/", "device/", "kv/", "attention/"], ["pcre2.h"]),
     "server/documents": (["core/"], []),
+    "server/rendezvous": (["core/"], []),
     "server/engine": (["core/", "device/device.h", "device/delta.h", "kv/", "model/", "grammar/grammar.h"], []),
     "server/http": (["core/", "tokenizer/tokenizer.h", "tokenizer/decoder.h", "tokenizer/detok.h", "tokenizer/stop.h", "template/chat_template.h", "template/answer_format.h", "template/answer_vocabulary.h", "template/tools.h", "grammar/grammar.h",
                      "server/documents/documents.h", "server/documents/keeper.h", "server/engine/engine.h", "server/engine/request.h"], ["microhttpd.h"]),
     "server": (["core/", "device/comm.h", "device/device.h", "tokenizer/tokenizer.h", "tokenizer/detok.h", "template/chat_template.h", "template/answer_format.h", "template/answer_vocabulary.h", "template/tools.h", "grammar/grammar.h", "kv/", "model/", "server/documents/document_folder.h", "server/engine/engine.h",
-                "server/http/conn/http_server.h"], []),
+                "server/http/conn/http_server.h", "server/rendezvous/rendezvous.h", "server/rendezvous/secret.h", "server/rendezvous/launchers.h"], []),
 }
 # Headers of a folder that its neighbours may see; the rest is its own business.
 PUBLIC_OF_DEVICE = {"device/comm.h", "device/delta.h", "device/device.h", "device/gate.h", "device/ops.h", "device/experts.h", "device/sample.h", "device/cpu/threads.h", "device/cpu/vec.h", "device/cpu/vec_math.h", "device/cuda/cuda.h"}
@@ -32,7 +33,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 
 
 def floor_of(path):
-    for floor in ("server/documents", "server/engine", "server/http"):
+    for floor in ("server/documents", "server/engine", "server/http", "server/rendezvous"):
         if path.startswith(floor + "/"):
             return floor
     return path.split("/")[0]
@@ -73,9 +74,10 @@ def self_test():
     found += check_text("kv/a.c", '#include <nettle/sha2.h>\n')
     found += check_text("core/b.c", '#include <nettle/sha2.h>\n#include <nettle/md5.h>\n')
     found += check_text("server/documents/a.c", '#include "core/str.h"\n#include "server/engine/engine.h"\n')
+    found += check_text("server/rendezvous/a.c", '#include "core/str.h"\n#include "model/model.h"\n')
     found += check_text("server/a.c", '#include "server/http/sse.h"\n#include "server/config.h"\n')
     source.expect("layers", found, ["core/a.c:1", "attention/a.c:2", "http/a.c:2", "engine/a.c:1", "engine/a.c:2",
-                                    "private to device/", "model/b.c:1", "attention/b.cu:2", "kv/a.c:1", "core/b.c:2", "documents/a.c:2", "server/a.c:1"])
+                                    "private to device/", "model/b.c:1", "attention/b.cu:2", "kv/a.c:1", "core/b.c:2", "documents/a.c:2", "rendezvous/a.c:2", "server/a.c:1"])
 
 
 def main():

@@ -46,9 +46,6 @@ complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l device 
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run quantize' -l threads -d 'worker threads' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l parallel -d 'tp=N: each layer is divided over N ranks; cp=N: each context; tp=N,cp=M: both; auto: as plan finds best' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l isa -d 'instruction set of the CPU not to be exceeded' -x -a 'auto c avx2 avx512 avx512-bf16 amx'
-complete -c longflash -n '__fish_seen_subcommand_from plan' -l gpu-memory -d 'plan for a GPU of so much memory, whether this machine has it or not' -x
-complete -c longflash -n '__fish_seen_subcommand_from plan' -l gpu-sms -d 'multiprocessors of the GPU of --gpu-memory' -x
-complete -c longflash -n '__fish_seen_subcommand_from plan' -l gpus -d 'how many of --gpu-memory there are, for --parallel auto' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l chunk -d 'tokens of one step at most; sizes the workspace, not the context' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l max-seqs -d 'requests that run at once at most' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l step-ms -d 'time a step may take' -x
@@ -79,6 +76,13 @@ complete -c longflash -n '__fish_seen_subcommand_from run' -l seed -d 'seed of s
 complete -c longflash -n '__fish_seen_subcommand_from load' -l seed -d 'seed of the prompts' -x
 complete -c longflash -n '__fish_seen_subcommand_from documents' -l cache-dir -d 'the directory that a server was given as --cache-dir' -x -a '(__fish_complete_directories)'
 complete -c longflash -n '__fish_seen_subcommand_from documents' -l all -d 'rm: remove what every identity left, and all documents; import: make identities that are not there'
+complete -c longflash -n '__fish_seen_subcommand_from plan' -l gpu-memory -d 'plan for a GPU of so much memory, whether this machine has it or not' -x
+complete -c longflash -n '__fish_seen_subcommand_from plan' -l gpu-sms -d 'multiprocessors of the GPU of --gpu-memory' -x
+complete -c longflash -n '__fish_seen_subcommand_from plan' -l gpus -d 'how many of --gpu-memory there are, for --parallel auto' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l rank -d 'this process is rank R of --parallel, the others are processes, too; 0 is the server' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l ranks-address -d 'where rank 0 waits for the others while it starts' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l ranks-secret-file -d 'a file with the secret that all ranks know' -r -F
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l ranks-timeout -d 'how long a rank waits for the others to be started' -x
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l json -d 'print the plan as one JSON object'
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l ops -d 'also print what each op of a step takes'
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l profile -d '--ops with measured times'

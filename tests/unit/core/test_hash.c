@@ -32,6 +32,44 @@ static void sha256_matches_the_standard(void **state)
     }
 }
 
+/* RFC 4231, cases 1 to 4, 6 and 7 (5 is of a cut one). */
+static void hmac_matches_the_standard(void **state)
+{
+    (void)state;
+    uint8_t b0b[20], aaa[131], ddd[50], cdc[50], up[25];
+    memset(b0b, 0x0b, sizeof b0b);
+    memset(aaa, 0xaa, sizeof aaa);
+    memset(ddd, 0xdd, sizeof ddd);
+    memset(cdc, 0xcd, sizeof cdc);
+    for (size_t i = 0; i < sizeof up; i++) up[i] = (uint8_t)(i + 1);
+    static const char long_text[] =
+        "This is a test using a larger than block-size key and a larger than block-size data. "
+        "The key needs to be hashed before being used by the HMAC algorithm.";
+    static const char key_text[] = "Test Using Larger Than Block-Size Key - Hash Key First";
+    const struct {
+        const void *key;
+        size_t n_key;
+        const void *bytes;
+        size_t n;
+        const char *digest;
+    } cases[] = {
+        {b0b, 20, "Hi There", 8, "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"},
+        {"Jefe", 4, "what do ya want for nothing?", 28,
+         "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"},
+        {aaa, 20, ddd, 50, "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe"},
+        {up, 25, cdc, 50, "82558a389a443c0ea4cc819899f2083a85f0faa3e578f8077a2e3ff46729665b"},
+        {aaa, 131, key_text, sizeof key_text - 1, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"},
+        {aaa, 131, long_text, sizeof long_text - 1, "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint8_t digest[LF_SHA256_BYTES];
+        char text[2 * LF_SHA256_BYTES + 1];
+        lf_hmac_sha256(cases[i].key, cases[i].n_key, cases[i].bytes, cases[i].n, digest);
+        hex(digest, sizeof digest, text);
+        assert_string_equal(text, cases[i].digest);
+    }
+}
+
 static void sha256_does_not_depend_on_the_pieces(void **state)
 {
     (void)state;
@@ -85,6 +123,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sha256_matches_the_standard),
+        cmocka_unit_test(hmac_matches_the_standard),
         cmocka_unit_test(sha256_does_not_depend_on_the_pieces),
         cmocka_unit_test(constant_time_compare_tells_the_truth),
         cmocka_unit_test(hash64_is_stable_in_a_process_and_spreads),

@@ -1,5 +1,5 @@
-/* Collectives of ranks that are threads; what ends them, and messages. */
-#include "tests/unit/device/comm_ranks.h"
+/* Collectives of ranks; what ends them, and messages. All of it twice: ranks share memory, and have a wire. */
+#include "tests/unit/device/comm_checks.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -576,7 +576,7 @@ static void a_group_takes_what_it_says(void **state)
     for (int n = 2; n <= MOST_RANKS; n += 3) {
         struct ranks ranks;
         long before = shared_kib();
-        if (before < 0) skip();
+        if (before < 0 || ranks_on_wire) skip();
         start(&ranks, n, PATIENCE_MS, use_everything, NULL);
         join(&ranks);
         double taken = 1024.0 * (double)(shared_kib() - before), said = (double)lf_comm_group_bytes(n, 1);
@@ -609,5 +609,6 @@ int main(void)
         cmocka_unit_test(numbers_of_ranks_out_of_range_are_refused),
         cmocka_unit_test(a_group_takes_what_it_says),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return n_failed + cmocka_run_group_tests_name("over the wire", tests, use_wire, NULL);
 }

@@ -1,5 +1,5 @@
 /* Ranks as a grid: collectives of their rows and columns. */
-#include "tests/unit/device/comm_ranks.h"
+#include "tests/unit/device/comm_checks.h"
 
 /* This rank among those of its row, or of its column; *line: which of them that is. */
 static struct rank rank_along(const struct rank *r, enum lf_comm_axis axis, int n_columns, int *line)
@@ -78,5 +78,6 @@ int main(void)
         cmocka_unit_test(collectives_of_rows_and_columns_are_theirs_alone),
         cmocka_unit_test(a_rank_that_is_missed_in_its_column_ends_all),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return n_failed + cmocka_run_group_tests_name("over the wire", tests, use_wire, NULL);
 }

@@ -579,6 +579,46 @@ static void both_printouts_hold_the_numbers(void **state)
     bench_close(&b);
 }
 
+static struct lf_plan plan_of_ranks(const struct bench *b, const struct lf_plan_opts *opts)
+{
+    struct lf_plan p;
+    struct lf_err err;
+    enum lf_status status = lf_plan_make(&p, &b->hp, b->weight_bytes, lf_device_ops(b->dev), &b->info, opts, &err);
+    if (status != LF_OK) fail_msg("%s", err.message);
+    return p;
+}
+
+/* A process has its part alone; and one that is told the sizes of another one's plan comes to the same. */
+static void ranks_apart_are_planned_one_by_one_and_alike(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b);
+    b.hp.split.n_ranks = 2;
+    struct lf_plan together = plan_of_ranks(&b, &b.opts);
+    b.opts.ranks_apart = true;
+    struct lf_plan apart = plan_of_ranks(&b, &b.opts);
+    uint64_t part = apart.weight_bytes + apart.workspace_bytes + apart.kv_bytes;
+    assert_int_equal(apart.n_blocks, together.n_blocks);
+    assert_int_equal(apart.total_bytes, part + apart.comm_bytes + apart.host_bytes);
+    assert_int_equal(together.total_bytes, 2 * part + together.comm_bytes + together.host_bytes);
+    assert_true(apart.comm_bytes < together.comm_bytes); /* a message less */
+    b.opts.memory_bytes = 100 * MIB;
+    struct lf_plan more = plan_of_ranks(&b, &b.opts);
+    assert_true(more.fits && more.n_blocks > apart.n_blocks);
+    struct lf_plan_opts told = b.opts;
+    told.memory_bytes = 200 * MIB;
+    told.max_seqs = more.max_seqs;
+    told.max_out = more.max_out;
+    told.chunk = more.chunk;
+    told.n_blocks = more.n_blocks;
+    struct lf_plan same = plan_of_ranks(&b, &told);
+    assert_true(same.fits && same.n_blocks == more.n_blocks && same.total_bytes == more.total_bytes);
+    told.memory_bytes = more.total_bytes - 1;
+    assert_false(plan_of_ranks(&b, &told).fits);
+    bench_close(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -601,6 +641,7 @@ int main(void)
         cmocka_unit_test(the_model_allocates_exactly_what_the_plan_says),
         cmocka_unit_test(layers_of_two_shapes_are_counted_as_they_are),
         cmocka_unit_test(both_printouts_hold_the_numbers),
+        cmocka_unit_test(ranks_apart_are_planned_one_by_one_and_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
