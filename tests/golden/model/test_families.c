@@ -19,6 +19,9 @@ enum { MIN_ROWS_CLEAR = 20 };
 /* Relative errors allowed: everything in float; something in bfloat16 (8 bits of mantissa, two layers). */
 #define TOLERANCE_F32  2e-5
 #define TOLERANCE_BF16 2.5e-2
+/* Where codes, activations and the cache are rounded, of MXFP4: what each alone is off by (1.52e-2, 1.08e-2, 0.54e-2),
+ * added up. In which direction they are depends on the order of a processor's sums: 2.59e-2 were seen. */
+#define TOLERANCE_ALL 3.2e-2
 
 /* The largest two logits of a row must differ by this much for the greedy token to be decided. */
 #define CLEAR_GAP 0.02
@@ -110,10 +113,11 @@ static double check_model(const char *name, bool bf16_weights, int isa, enum lf_
     model_rig_run(&rig, blocks, e.ids, e.n_ids, 0, CHUNK, true, logits);
 
     bool is_coded = strstr(name, "mxfp4") != NULL && !expands; /* then activations are rounded to eight bits */
-    bool rounded =
-        is_coded || kv_dtype == LF_BF16 || (bf16_weights && lf_device_info(rig.dev)->isa >= LF_ISA_AVX512_BF16);
+    bool in_bf16 = bf16_weights && lf_device_info(rig.dev)->isa >= LF_ISA_AVX512_BF16;
+    bool rounded = is_coded || kv_dtype == LF_BF16 || in_bf16;
     double error = relative_error(logits, e.logits, (size_t)e.n_ids * (size_t)e.n_vocab);
     double tolerance = rounded ? TOLERANCE_BF16 : TOLERANCE_F32;
+    if (is_coded && kv_dtype == LF_BF16 && in_bf16) tolerance = TOLERANCE_ALL;
     /* where numbers are rounded a gap decides only if it is well above the noise */
     double clear = rounded ? 40 * CLEAR_GAP : CLEAR_GAP;
     int n_clear = check_greedy(&e, logits, clear);
