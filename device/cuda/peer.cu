@@ -5,7 +5,7 @@
  *                  data is its own flag: one way over the link, no barrier. Twice the bytes.        few floats
  *     in pieces    write a piece into one's own memory; round; read the others': of an all-reduce each rank adds up its
  *                  part of the piece, and lets the others read that behind another round.          many
- *     in flight    a gather's: in pieces, of which the next two are on their way while one is read (in_flight).
+ *     in flight    in pieces, of which the next is on its way while one is read (in_flight).           a gather's
  *
  * Two buffers by turns, as among CPUs (cpu/comm_cpu.c): who writes one again has, in the turn between, heard of
  * everybody what they sent behind reading it. Turns are counted in device memory, so a kernel may be in a graph.

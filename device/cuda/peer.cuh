@@ -160,7 +160,7 @@ template <class V> LF_GPU_FN V *slot_of(const lf_peers &p, int rank, const slot 
 }
 
 /* The share in pieces of up to `most` units, which fit in a slot. Of each: put(slot) before its round, get(slot) behind
- * it, and meanwhile(slot), which needs nobody, before the wait. Two rounds are on their way while a third piece is got:
+ * it, and meanwhile(slot), which needs nobody, before the wait. While a piece is got the next one is on its way:
  *
  *     put 0   put 1   get 0   put 2   get 1   put 3   get 2   …         a round begins behind each put
  *

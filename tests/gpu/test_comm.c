@@ -290,16 +290,16 @@ static void follow_one_another(struct rank *r)
     struct buffers g = take(r, 24 * MIB), sums = take(r, SUM), parts = take(r, 12 * MIB);
     struct gathered columns;
     int first[MOST_RANKS + 1];
-    for (int i = 0; i < 12; i++) {
-        struct combine c = make_combine(&parts, 500 + i, 700 + 1100 * (i % 4), 16, 128);
+    for (int i = 0; i < 6; i++) {
+        struct combine c = make_combine(&parts, 500 + i, 300 + 900 * (i % 3), 16, 128);
         struct lf_lse_combine_params own = c.p;
         own.first = first;
         own.out = (uint16_t *)parts.y.ptr + n_heads_of(&c) * (size_t)c.dim;
         bring_parts(r, &c, 500 + i);
         bring(r, &sums, sums.x, r->rank, i, SUM);
-        bring_columns(r, &g, &columns, 600 + i, 70000 + 45001 * (size_t)(i % 6), 4, 16);
+        bring_columns(r, &g, &columns, 600 + i, 70000 + 45001 * (size_t)i, 4, 16);
         set_first(r, &c, first);
-        struct lf_all_reduce_params sum = {.y = sums.y.ptr, .x = sums.x.ptr, .n = SUM - (size_t)i * 200000};
+        struct lf_all_reduce_params sum = {.y = sums.y.ptr, .x = sums.x.ptr, .n = SUM - (size_t)i * 400000};
         for (int again = 0; again < 3; again++) {
             lf_comm_all_gather(r->comm, &columns.p);
             if (i % 3 == 0) lf_comm_all_reduce(r->comm, &sum);
