@@ -5,6 +5,7 @@
  *                  data is its own flag: one way over the link, no barrier. Twice the bytes.        few floats
  *     in pieces    write a piece into one's own memory; round; read the others': of an all-reduce each rank adds up its
  *                  part of the piece, and lets the others read that behind another round.          many
+ *     in flight    in pieces, of which the next is on its way while one is read (in_flight).           a gather's
  *
  * Two buffers by turns, as among CPUs (cpu/comm_cpu.c): who writes one again has, in the turn between, heard of
  * everybody what they sent behind reading it. Turns are counted in device memory, so a kernel may be in a graph.
@@ -21,6 +22,8 @@
 #include "device/cuda/warp.cuh"
 
 enum { FEW_THREADS = 128, FEW_FLOATS = 4 /* of a thread */ };
+enum { GATHER_BYTES = 16 * 1024 /* of a piece: the first is soon on its way */ };
+static_assert((int)GATHER_BYTES <= LF_PEER_PIECE_BYTES, "pieces fit in slots");
 static_assert((int)LF_PEER_NORM_FLOATS <= LF_PEER_BLOCKS * FEW_THREADS * FEW_FLOATS, "blocks have counts");
 static_assert(FEW_THREADS * FEW_FLOATS / 2 == PACKETS_A_BLOCK, "each block has packets of its own");
 static_assert(LF_PEER_FEW_FLOATS <= LF_PEER_NORM_FLOATS, "what there is room for");
@@ -209,38 +212,67 @@ struct gather_args {
     uint32_t n_rows, longest;       /* longest: of the ranks' parts, in units */
 };
 
-/* W: a unit. */
-template <class W> __global__ void __launch_bounds__(PIECE_THREADS) gather_all(const __grid_constant__ gather_args a)
+/* Rows of a rank as they are in its x: a unit's place there, and in out. */
+struct columns {
+    uint32_t first, width, n;
+};
+
+LF_GPU_FN columns columns_of(const gather_args &a, int rank)
 {
-    enum { PIECE = LF_PEER_PIECE_BYTES / sizeof(W) };
+    uint32_t width = a.first[rank + 1] - a.first[rank];
+    return {a.first[rank], width, a.n_rows * width};
+}
+
+template <class W> LF_GPU_FN void place(const gather_args &a, const columns &c, uint32_t idx, W v)
+{
+    uint32_t row = idx / c.width, column = idx % c.width;
+    ((W *)a.out)[(size_t)row * a.first[a.peers.n_ranks] + c.first + column] = v;
+}
+
+/* This rank's, where others read it. */
+template <class W> LF_GPU_FN void show_own(const gather_args &a, const slot &s)
+{
+    const W *x = (const W *)a.x + s.begin;
+    W *mine = slot_of<W>(a.peers, a.peers.rank, s);
+    int n = (int)min(s.end, (size_t)columns_of(a, a.peers.rank).n) - (int)s.begin;
+    copy_each(
+        n, [&](int i) { return x[i]; }, [&](int i, W v) { mine[i] = v; });
+}
+
+template <class W> LF_GPU_FN void place_own(const gather_args &a, const slot &s)
+{
+    const W *x = (const W *)a.x;
+    columns c = columns_of(a, a.peers.rank);
+    uint32_t at = (uint32_t)s.begin;
+    copy_each((int)min(s.end, (size_t)c.n) - (int)at, [&](int i) { return x[at + i]; },
+              [&](int i, W v) { place(a, c, at + i, v); });
+}
+
+/* All others' in one list, so that loads of several are in flight. */
+template <class W> LF_GPU_FN void place_others(const gather_args &a, const slot &s)
+{
+    const lf_peers &p = a.peers;
+    uint32_t at = (uint32_t)s.begin, length = (uint32_t)(s.end - s.begin);
+    copy_each((int)length * (p.n_ranks - 1),
+              [&](int i) {
+                  int r = other_rank(p, i / length, p.n_ranks);
+                  return at + i % length < columns_of(a, r).n ? __ldcg(slot_of<W>(p, r, s) + i % length) : W{};
+              },
+              [&](int i, W v) {
+                  columns c = columns_of(a, other_rank(p, i / length, p.n_ranks));
+                  if (at + i % length < c.n) place(a, c, at + i % length, v);
+              });
+}
+
+/* W: a unit. */
+template <class W>
+__global__ void __launch_bounds__(PIECE_THREADS, PIECE_BLOCKS_AN_SM) gather_all(const __grid_constant__ gather_args a)
+{
     start_successor();
     wait_predecessor();
-    const lf_peers &p = a.peers;
-    lf_peer_counts *counts = &own(p)->counts[blockIdx.x];
-    uint32_t round = counts->round, piece = counts->piece, row_units = a.first[p.n_ranks];
-    share s = share_of(a.longest);
-    const W *x = (const W *)a.x;
-    if (__syncthreads_or(has_stopped(p))) return;
-    size_t at = s.begin;
-    do { /* without anything, they meet all the same */
-        uint32_t end = (uint32_t)min(at + PIECE, s.end), n_own = a.n_rows * (a.first[p.rank + 1] - a.first[p.rank]);
-        W *mine = piece_of<W>(p, p.rank, piece);
-        for_each(0, (int)min(end, n_own) - (int)at, [&](int i) { mine[i] = x[at + i]; });
-        if (!meet(p, ++round)) return;
-        for (int r = 0; r < p.n_ranks; r++) {
-            uint32_t width = a.first[r + 1] - a.first[r], n = a.n_rows * width;
-            const W *from = r == p.rank ? x + at : piece_of<W>(p, r, piece);
-            for_each(0, (int)min(end, n) - (int)at, [&](int i) {
-                uint32_t idx = (uint32_t)at + i, row = idx / width, column = idx % width;
-                ((W *)a.out)[(size_t)row * row_units + a.first[r] + column] = __ldcg(from + i);
-            });
-        }
-        at += PIECE;
-        piece++;
-    } while (at < s.end);
-    if (threadIdx.x != 0) return;
-    counts->round = round;
-    counts->piece = piece;
+    in_flight(
+        a.peers, share_of(a.longest), GATHER_BYTES / sizeof(W), [&](const slot &s) { show_own<W>(a, s); },
+        [&](const slot &s) { place_own<W>(a, s); }, [&](const slot &s) { place_others<W>(a, s); });
 }
 
 /* ---- host ---- */

@@ -9,6 +9,8 @@
 
 enum {
     PIECE_THREADS = 512,
+    PIECE_BLOCKS_AN_SM = 2, /* at least, of those that let pieces follow one another: 256 are there together */
+    LOADS_IN_FLIGHT = 4,    /* of a thread that copies */
     PACKETS_A_BLOCK = 256,
     LEAST_BLOCK_BYTES = 4 * 1024, /* a message of fewer is not cut further */
     LOOKS_A_CLOCK = 64,           /* looks at a flag, from one look at the clock to the next; */
@@ -50,19 +52,31 @@ template <class Ready> LF_GPU_FN bool wait_until(const lf_peers &p, int other, R
     return false;
 }
 
-/* The blocks of this number meet. What a thread has written before it, all of theirs read behind it. The same on all
- * threads; false: given up. */
-LF_GPU_FN bool meet(const lf_peers &p, uint32_t round)
+/* This block is in the round: it has read and written all that it was to before. */
+LF_GPU_FN void arrive(const lf_peers &p, uint32_t round)
+{
+    int other = threadIdx.x;
+    __syncthreads();
+    if (other < p.n_ranks && other != p.rank) st_release_sys(&p.of[other]->flags[blockIdx.x][p.rank], round);
+}
+
+/* Until all blocks of this number are in it, or further. The same on all threads; false: given up. */
+LF_GPU_FN bool wait_for_all(const lf_peers &p, uint32_t round)
 {
     bool is_late = false;
     int other = threadIdx.x;
-    __syncthreads();
     if (other < p.n_ranks && other != p.rank) {
-        st_release_sys(&p.of[other]->flags[blockIdx.x][p.rank], round);
         const uint32_t *flag = &own(p)->flags[blockIdx.x][other];
         is_late = !wait_until(p, other, [&] { return (int32_t)(ld_acquire_sys(flag) - round) >= 0; });
     }
     return !__syncthreads_or(is_late);
+}
+
+/* The blocks of this number meet. What a thread has written before it, all of theirs read behind it. */
+LF_GPU_FN bool meet(const lf_peers &p, uint32_t round)
+{
+    arrive(p, round);
+    return wait_for_all(p, round);
 }
 
 /* ---- packets ---- */
@@ -109,6 +123,79 @@ template <class V> LF_GPU_FN V *piece_of(const lf_peers &p, int rank, uint32_t p
 template <class F> LF_GPU_FN void for_each(int first, int end, F f)
 {
     for (int i = first + (int)threadIdx.x; i < end; i += PIECE_THREADS) f(i);
+}
+
+/* store(i, load(i)) for i of [0, n), by all threads, several loads before the first of them is stored. */
+template <class Load, class Store> LF_GPU_FN void copy_each(int n, Load load, Store store)
+{
+    for (int first = threadIdx.x; first < n; first += LOADS_IN_FLIGHT * PIECE_THREADS) {
+        decltype(load(0)) v[LOADS_IN_FLIGHT] = {};
+#pragma unroll
+        for (int k = 0; k < LOADS_IN_FLIGHT; k++)
+            if (first + k * PIECE_THREADS < n) v[k] = load(first + k * PIECE_THREADS);
+#pragma unroll
+        for (int k = 0; k < LOADS_IN_FLIGHT; k++)
+            if (first + k * PIECE_THREADS < n) store(first + k * PIECE_THREADS, v[k]);
+    }
+}
+
+/* The n-th of the other ranks. Each rank begins with another one, and so does each block: all links are busy at once,
+ * and nobody's alone. */
+LF_GPU_FN int other_rank(const lf_peers &p, int n, int n_ranks)
+{
+    return (p.rank + 1 + (int)((n + blockIdx.x) % (n_ranks - 1))) % n_ranks;
+}
+
+/* ---- pieces that follow one another ---- */
+
+/* Of a share: units [begin, end), and where it lies in the memory of every rank. */
+struct slot {
+    size_t begin, end;
+    uint32_t piece, half;
+};
+
+template <class V> LF_GPU_FN V *slot_of(const lf_peers &p, int rank, const slot &s)
+{
+    return (V *)(piece_of<char>(p, rank, s.piece) + s.half * LF_PEER_PIECE_BYTES);
+}
+
+/* The share in pieces of up to `most` units, which fit in a slot. Of each: put(slot) before its round, get(slot) behind
+ * it, and meanwhile(slot), which needs nobody, before the wait. While a piece is got the next one is on its way:
+ *
+ *     put 0   put 1   get 0   put 2   get 1   put 3   get 2   …         a round begins behind each put
+ *
+ * Slots are four. Who puts k again in the slot of k - 4 has waited for round k - 2 of everybody, which they begin
+ * behind getting k - 4. A turn of `pieces` has two slots, so their number is even, or one: whoever is behind gets the
+ * last two, which are one turn's, while the next kernel puts in the other turn's. */
+template <class Put, class Meanwhile, class Get>
+LF_GPU_FN void in_flight(const lf_peers &p, share s, size_t most, Put put, Meanwhile meanwhile, Get get)
+{
+    lf_peer_counts *counts = &own(p)->counts[blockIdx.x];
+    uint32_t round = counts->round, piece = counts->piece;
+    if (__syncthreads_or(has_stopped(p))) return;
+    size_t length = s.end - s.begin;
+    uint32_t n = (uint32_t)max((size_t)1, (length + most - 1) / most);
+    if (n > 1) n += n % 2;
+    size_t each = (length + n - 1) / n;
+    auto slot_at = [&](uint32_t k) -> slot {
+        size_t begin = min(s.begin + k * each, s.end);
+        return {begin, min(begin + each, s.end), piece + k / 2, k % 2};
+    };
+    for (uint32_t k = 0; k < n + 2; k++) {
+        if (k >= 2) {
+            slot before = slot_at(k - 2);
+            meanwhile(before);
+            if (!wait_for_all(p, round + k - 1)) return;
+            get(before);
+        }
+        if (k < n) {
+            put(slot_at(k));
+            arrive(p, round + k + 1);
+        }
+    }
+    if (threadIdx.x != 0) return;
+    counts->round = round + n;
+    counts->piece = piece + (n + 1) / 2;
 }
 
 /* ---- host ---- */

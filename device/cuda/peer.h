@@ -5,7 +5,7 @@
  *     counts   of each thread block, this GPU's own
  *     flags    [block][rank]: in which round that rank's block of the same number is; the rank writes it
  *     few      two by turns, [rank][packet]: what ranks push; a packet has its turn's number in it
- *     pieces   two by turns, [block]: what this rank lets others read, or what they write for it
+ *     pieces   two by turns, [block] of two slots: what this rank lets others read, or what they write for it
  *
  * A block talks to the blocks of its number and to nobody else, so each number is a protocol of its own, and messages
  * of any sizes may follow one another. */
@@ -26,7 +26,7 @@ extern "C" {
 
 enum {
     LF_PEER_BLOCKS = 256,               /* of a grid at most */
-    LF_PEER_PIECE_BYTES = 32 * 1024,    /* of a block */
+    LF_PEER_PIECE_BYTES = 32 * 1024,    /* of a block's slot */
     LF_PEER_FEW_FLOATS = 64 * 1024,     /* of a message that is pushed, at most; */
     LF_PEER_NORM_FLOATS = 128 * 1024,   /* of one with a norm, which is always */
     LF_PEER_COMBINE_ELEMS = 128 * 1024, /* of an lse-combine that is pushed in packets, at most */
@@ -43,7 +43,7 @@ struct lf_peer_memory {
     uint32_t stop; /* in the whole group's: not 0: a kernel has given up, and the ones behind it do nothing */
     uint32_t unused[63];
     uint32_t flags[LF_PEER_BLOCKS][LF_RANKS_N];
-    char pieces[2][LF_PEER_BLOCKS][LF_PEER_PIECE_BYTES];
+    char pieces[2][LF_PEER_BLOCKS][2 * LF_PEER_PIECE_BYTES];
     /* then uint32_t few[2][n_ranks][2 * LF_PEER_NORM_FLOATS], 16-byte aligned */
 };
 

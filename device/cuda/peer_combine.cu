@@ -5,8 +5,8 @@
  *     in pieces    each rank writes a part of its rows into the memory of who gets them, their owner or everybody,
  *                  where there is such a part for each rank; round; whoever got them combines
  *
- * A piece is written by others here, who have met its owner since it was last read: reading what was in the piece of a
- * turn comes before meeting in the next one, and that before writing in the one behind it.
+ * A piece is written by others here, while those before it are on their way or combined (in_flight): whoever writes has
+ * met everybody since they last read what was there.
  *
  * The order of a head's sums is that of ranks in both, and so are its roundings: the fused multiply-adds are written
  * out. Work split: a thread has eight channels of a head. Bound by the link. CPU twin: cpu/comm_cpu.c. */
@@ -126,10 +126,10 @@ __global__ void __launch_bounds__(FEW_THREADS) combine_few(const __grid_constant
 
 /* ---- in pieces ---- */
 
-/* What a rank writes in a piece for the one in whose memory it is: heads, and their lse behind them. */
-LF_GPU_FN uint4 *part_of(const combine_args &a, int where, int from, uint32_t piece)
+/* What a rank writes in a slot for the one in whose memory it is: heads, and their lse behind them. */
+LF_GPU_FN uint4 *part_of(const combine_args &a, int where, int from, const slot &s)
 {
-    return (uint4 *)(piece_of<char>(a.peers, where, piece) + from * a.part_bytes);
+    return (uint4 *)(slot_of<char>(a.peers, where, s) + from * a.part_bytes);
 }
 
 LF_GPU_FN float *lse_of_part(const combine_args &a, uint4 *part)
@@ -137,36 +137,47 @@ LF_GPU_FN float *lse_of_part(const combine_args &a, uint4 *part)
     return (float *)(part + a.n_heads * a.head_units);
 }
 
-/* How many of a rank's heads there are from `at` to `end`. */
-LF_GPU_FN int n_heads_of(const combine_args &a, int rank, size_t at, size_t end)
+/* How many of a rank's heads a slot has. */
+LF_GPU_FN int n_heads_of(const combine_args &a, int rank, const slot &s)
 {
     size_t n = a.end[rank] - a.first[rank];
-    return n > at ? (int)(min(end, n) - at) : 0;
+    return n > s.begin ? (int)(min(s.end, n) - s.begin) : 0;
 }
 
-/* This rank's, of heads that another one gets. */
-LF_GPU_FN void write_part(const combine_args &a, int to, size_t at, size_t end, uint32_t piece)
+/* This rank's, of heads that the others get: all of them in one list, so that loads for several are in flight. */
+template <int N> LF_GPU_FN void write_parts(const combine_args &a, const slot &s)
 {
-    int n = n_heads_of(a, to, at, end);
-    size_t head = a.first[to] + at;
-    uint4 *part = part_of(a, to, a.peers.rank, piece);
-    float *lse = lse_of_part(a, part);
-    const uint4 *x = a.x + head * a.head_units;
-    for_each(0, n * a.head_units, [&](int i) { part[i] = x[i]; });
-    for_each(0, n, [&](int i) { lse[i] = a.lse[head + i]; });
+    const lf_peers &p = a.peers;
+    int length = (int)(s.end - s.begin), units = length * a.head_units;
+    for_each(0, length * (N - 1), [&](int i) {
+        int to = other_rank(p, i / length, N), head = i % length;
+        if (head < n_heads_of(a, to, s))
+            lse_of_part(a, part_of(a, to, p.rank, s))[head] = a.lse[a.first[to] + s.begin + head];
+    });
+    copy_each(
+        units * (N - 1),
+        [&](int i) {
+            int to = other_rank(p, i / units, N), unit = i % units;
+            bool is_there = unit < n_heads_of(a, to, s) * a.head_units;
+            return is_there ? a.x[(a.first[to] + s.begin) * a.head_units + unit] : uint4{};
+        },
+        [&](int i, uint4 x) {
+            int to = other_rank(p, i / units, N), unit = i % units;
+            if (unit < n_heads_of(a, to, s) * a.head_units) part_of(a, to, p.rank, s)[unit] = x;
+        });
 }
 
-template <class T, int N> LF_GPU_FN void combine_own(const combine_args &a, size_t at, size_t end, uint32_t piece)
+template <class T, int N> LF_GPU_FN void combine_own(const combine_args &a, const slot &s)
 {
-    int n = n_heads_of(a, a.peers.rank, at, end);
-    size_t head = a.first[a.peers.rank] + at;
+    int n = n_heads_of(a, a.peers.rank, s);
+    size_t head = a.first[a.peers.rank] + s.begin;
     const uint4 *x = a.x + head * a.head_units;
-    uint4 *out = a.out + at * a.head_units;
+    uint4 *out = a.out + s.begin * a.head_units;
     for_each(0, n * a.head_units, [&](int i) {
         parts<N> of;
 #pragma unroll
         for (int r = 0; r < N; r++) {
-            uint4 *part = part_of(a, a.peers.rank, r, piece);
+            uint4 *part = part_of(a, a.peers.rank, r, s);
             bool is_own = r == a.peers.rank;
             of.x[r] = __ldcg(is_own ? x + i : part + i);
             of.lse[r] = __ldcg((is_own ? a.lse + head : lse_of_part(a, part)) + i / a.head_units);
@@ -176,25 +187,14 @@ template <class T, int N> LF_GPU_FN void combine_own(const combine_args &a, size
 }
 
 template <class T, int N>
-__global__ void __launch_bounds__(PIECE_THREADS) combine_many(const __grid_constant__ combine_args a)
+__global__ void __launch_bounds__(PIECE_THREADS, PIECE_BLOCKS_AN_SM)
+    combine_many(const __grid_constant__ combine_args a)
 {
     start_successor();
     wait_predecessor();
-    const lf_peers &p = a.peers;
-    lf_peer_counts *counts = &own(p)->counts[blockIdx.x];
-    uint32_t round = counts->round, piece = counts->piece;
-    share s = share_of(a.longest);
-    if (__syncthreads_or(has_stopped(p))) return;
-    for (size_t at = s.begin; at < s.end; at += a.n_heads, piece++) {
-        size_t end = min(at + a.n_heads, s.end);
-        for (int r = 0; r < N; r++)
-            if (r != p.rank) write_part(a, r, at, end, piece);
-        if (!meet(p, ++round)) return;
-        combine_own<T, N>(a, at, end, piece);
-    }
-    if (threadIdx.x != 0) return;
-    counts->round = round;
-    counts->piece = piece;
+    in_flight(
+        a.peers, share_of(a.longest), a.n_heads, [&](const slot &s) { write_parts<N>(a, s); }, [](const slot &) {},
+        [&](const slot &s) { combine_own<T, N>(a, s); });
 }
 
 /* ---- host ---- */

@@ -142,28 +142,46 @@ static void half_a_norm_is_made_on_the_way(void **state)
 /* ---- gathering ---- */
 
 /* Columns of ranks differ in width, and one may have none; of bytes, of words and of sixteen bytes. */
-static void check_gather(struct rank *r, struct buffers *b, int message, size_t n_columns, size_t n_rows, size_t unit)
+struct gathered {
+    size_t first[MOST_RANKS + 1];
+    struct lf_all_gather_params p;
+    int message;
+};
+
+static void bring_columns(struct rank *r, struct buffers *b, struct gathered *g, int message, size_t n_columns,
+                          size_t n_rows, size_t unit)
 {
-    size_t first[MOST_RANKS + 1] = {0};
+    *g = (struct gathered){.message = message};
     for (int k = 0; k < r->n_ranks; k++)
-        first[k + 1] = first[k] + n_columns * (size_t)(k + message % 2) / (size_t)r->n_ranks * unit;
-    size_t mine = n_rows * (first[r->rank + 1] - first[r->rank]), all = n_rows * first[r->n_ranks];
-    bring(r, b, b->x, r->rank, message, (mine + 3) / 4);
-    struct lf_all_gather_params p = {.out = b->y.ptr, .x = b->x.ptr, .first = first, .n_rows = (int)n_rows};
-    lf_comm_all_gather(r->comm, &p);
+        g->first[k + 1] = g->first[k] + n_columns * (size_t)(k + message % 2) / (size_t)r->n_ranks * unit;
+    g->p = (struct lf_all_gather_params){.out = b->y.ptr, .x = b->x.ptr, .first = g->first, .n_rows = (int)n_rows};
+    bring(r, b, b->x, r->rank, message, (n_rows * (g->first[r->rank + 1] - g->first[r->rank]) + 3) / 4);
+}
+
+static void expect_columns(struct rank *r, const struct gathered *g)
+{
+    size_t n_rows = (size_t)g->p.n_rows, all = n_rows * g->first[r->n_ranks];
     char *got = malloc(all + 1), *theirs = malloc(all + 16);
     assert_true(got && theirs);
-    lf_download(r->dev, got, b->y.ptr, all);
+    lf_download(r->dev, got, g->p.out, all);
     for (int k = 0; k < r->n_ranks; k++) {
-        size_t width = first[k + 1] - first[k];
-        fill((float *)(void *)theirs, k, message, (n_rows * width + 3) / 4);
+        size_t width = g->first[k + 1] - g->first[k];
+        fill((float *)(void *)theirs, k, g->message, (n_rows * width + 3) / 4);
         for (size_t row = 0; row < n_rows; row++)
-            if (memcmp(got + row * first[r->n_ranks] + first[k], theirs + row * width, width) != 0)
-                fail_msg("rank %d of %d, message %d: row %zu of rank %d is wrong", r->rank, r->n_ranks, message, row,
+            if (memcmp(got + row * g->first[r->n_ranks] + g->first[k], theirs + row * width, width) != 0)
+                fail_msg("rank %d of %d, message %d: row %zu of rank %d is wrong", r->rank, r->n_ranks, g->message, row,
                          k);
     }
     free(theirs);
     free(got);
+}
+
+static void check_gather(struct rank *r, struct buffers *b, int message, size_t n_columns, size_t n_rows, size_t unit)
+{
+    struct gathered g;
+    bring_columns(r, b, &g, message, n_columns, n_rows, unit);
+    lf_comm_all_gather(r->comm, &g.p);
+    expect_columns(r, &g);
 }
 
 static void check_broadcast(struct rank *r, struct buffers *b, int message, size_t n)
@@ -262,6 +280,48 @@ static void graphs_replay_combines_beside_sums(void **state)
 {
     (void)state;
     run_all(replay_combines, NULL);
+}
+
+/* Several pieces of each block are on their way, of any number, and the next kernel, of any kind, comes at once: who is
+ * quick writes while others still read. Megabytes, so that a rank is now ahead, now behind. */
+static void follow_one_another(struct rank *r)
+{
+    enum { SUM = 3000001, MIB = 1 << 20 };
+    struct buffers g = take(r, 24 * MIB), sums = take(r, SUM), parts = take(r, 12 * MIB);
+    struct gathered columns;
+    int first[MOST_RANKS + 1];
+    for (int i = 0; i < 6; i++) {
+        struct combine c = make_combine(&parts, 500 + i, 300 + 900 * (i % 3), 16, 128);
+        struct lf_lse_combine_params own = c.p;
+        own.first = first;
+        own.out = (uint16_t *)parts.y.ptr + n_heads_of(&c) * (size_t)c.dim;
+        bring_parts(r, &c, 500 + i);
+        bring(r, &sums, sums.x, r->rank, i, SUM);
+        bring_columns(r, &g, &columns, 600 + i, 70000 + 45001 * (size_t)i, 4, 16);
+        set_first(r, &c, first);
+        struct lf_all_reduce_params sum = {.y = sums.y.ptr, .x = sums.x.ptr, .n = SUM - (size_t)i * 400000};
+        for (int again = 0; again < 3; again++) {
+            lf_comm_all_gather(r->comm, &columns.p);
+            if (i % 3 == 0) lf_comm_all_reduce(r->comm, &sum);
+            lf_comm_lse_combine(r->comm, &c.p);
+            if (i % 3 == 1) lf_comm_all_reduce(r->comm, &sum);
+            lf_comm_lse_combine(r->comm, &own);
+            if (i % 3 == 2) lf_comm_all_reduce(r->comm, &sum);
+        }
+        expect_columns(r, &columns);
+        expect_combined(r, &c, own.out, first);
+        expect_sums(r, &sums, sums.y.ptr, i, sum.n, false);
+        end_combine(&c);
+    }
+    give(r, &parts);
+    give(r, &sums);
+    give(r, &g);
+}
+
+static void large_messages_of_all_kinds_follow_one_another(void **state)
+{
+    (void)state;
+    run_all(follow_one_another, NULL);
 }
 
 /* ---- rows and columns ---- */
@@ -375,6 +435,36 @@ static void a_rank_that_does_not_come_is_named_in_time(void **state)
     }
 }
 
+/* Of gathers whose pieces are in flight, and of combines: the same. */
+static void leave_large_ones(struct rank *r)
+{
+    struct buffers b = take(r, 24 << 20);
+    struct combine c = make_combine(&b, 0, 4000, 16, 128);
+    size_t first[MOST_RANKS + 1];
+    for (int k = 0; k <= r->n_ranks; k++) first[k] = (size_t)k * (12 << 20);
+    struct lf_all_gather_params p = {.out = b.y.ptr, .x = b.x.ptr, .first = first, .n_rows = 1};
+    for (int i = 0; i < (r->rank == 1 ? 2 : 9); i++) {
+        lf_comm_all_gather(r->comm, &p);
+        lf_comm_lse_combine(r->comm, &c.p);
+    }
+    assert_int_equal(lf_device_sync(r->dev, NULL), LF_OK);
+    end_combine(&c);
+    lf_buffer_free(r->dev, &b.x);
+    lf_buffer_free(r->dev, &b.y);
+    free(b.host);
+}
+
+static void a_rank_that_leaves_large_messages_is_named_in_time(void **state)
+{
+    (void)state;
+    struct ranks ranks;
+    start(&ranks, 2, 500, leave_large_ones, NULL);
+    join(&ranks);
+    assert_int_equal(ranks.of[0].status, LF_DEVICE);
+    assert_string_equal(ranks.of[0].err.message, "the GPU of rank 0 waited 500 ms for that of rank 1");
+    end(&ranks);
+}
+
 struct abortion {
     _Atomic int n_waiting;
     _Atomic int64_t ended_ns;
@@ -439,9 +529,11 @@ int main(void)
         cmocka_unit_test(columns_come_together_and_broadcasts_reach_all),
         cmocka_unit_test(parts_of_attention_are_combined),
         cmocka_unit_test(graphs_replay_combines_beside_sums),
+        cmocka_unit_test(large_messages_of_all_kinds_follow_one_another),
         cmocka_unit_test(collectives_of_rows_and_columns_are_theirs_alone),
         cmocka_unit_test(a_rank_that_does_not_come_to_its_column_is_named),
         cmocka_unit_test(a_rank_that_does_not_come_is_named_in_time),
+        cmocka_unit_test(a_rank_that_leaves_large_messages_is_named_in_time),
         cmocka_unit_test(an_abort_ends_kernels_that_wait),
         cmocka_unit_test(gpus_that_are_not_there_are_refused),
     };
