@@ -210,6 +210,12 @@ static bool is_busy(const struct lf_comm *c)
     return c->backend->is_busy && c->backend->is_busy(c);
 }
 
+/* A GPU that has given up says so to nobody who waits here: its queue goes on, and the wait would begin anew. */
+static void look(struct lf_comm *c)
+{
+    if (c->backend && c->backend->look) c->backend->look(c);
+}
+
 static void await(struct lf_comm *c, const struct lf_count *count, uint32_t at_least, int other)
 {
     struct lf_comm_awaited *a = &c->group->shared->awaited[lf_comm_in_group(c, c->rank)];
@@ -257,6 +263,7 @@ static bool wait_for(struct lf_comm *c, struct lf_count *count, uint32_t at_leas
         spin_ns = 0;
         is_late = true;
         await(c, count, at_least, other);
+        look(c);
     }
     if (waited == LF_WAITED_TOO_LONG)
         return lf_comm_fail(c, "rank %d waited %d ms for rank %d, in %s", lf_comm_in_group(c, c->rank), g->timeout_ms,
