@@ -197,7 +197,8 @@ static void need_hopper(void)
 }
 
 /* Tiles of 128 rows of w and 64, 128 and 256 tokens, steps of 128: one less, one more, several. All kernels, and the
- * same bits from all of them. */
+ * same bits from all of them. Of few tokens also, with 132 multiprocessors: tiles of 56 rows, which two warpgroups
+ * share unequally, and several for a block. */
 static void gemms_are_right_and_the_same_from_every_kernel(void **state)
 {
     (void)state;
@@ -206,6 +207,9 @@ static void gemms_are_right_and_the_same_from_every_kernel(void **state)
         {.n_tokens = 1, .n_in = 128, .n_out = 128, .alpha = 1.0f},
         {.n_tokens = 7, .n_in = 640, .n_out = 136, .alpha = 0.5f, .bias = true},
         {.n_tokens = 9, .n_in = 2576, .n_out = 1000, .alpha = 1.0f, .y_float = true, .residual = true, .y_gap = 8},
+        {.n_tokens = 3, .n_in = 528, .n_out = 28672, .alpha = 1.0f},
+        {.n_tokens = 12, .n_in = 1296, .n_out = 7368, .alpha = 1.0f, .y_float = true, .residual = true},
+        {.n_tokens = 20, .n_in = 1296, .n_out = 7368, .alpha = 1.0f, .bias = true},
         {.n_tokens = 33, .n_in = 144, .n_out = 264, .alpha = 1.0f, .y_gap = 24},
         {.n_tokens = 64, .n_in = 2048, .n_out = 120, .alpha = -3.0f, .bias = true, .y_float = true, .residual = true},
         {.n_tokens = 65, .n_in = 256, .n_out = 384, .alpha = 1.0f, .bias = true},
@@ -297,7 +301,7 @@ static void a_token_of_nan_harms_no_other(void **state)
     }
 }
 
-/* ---- quantizing ---- */
+/* ---- early launches ---- */
 
 static float largest_of(const float *x, int n)
 {
@@ -305,6 +309,88 @@ static float largest_of(const float *x, int n)
     for (int i = 0; i < n; i++) most = fmaxf(most, fabsf(x[i])); /* NaN does not count */
     return most;
 }
+
+enum { CHAIN_DIM = 2048, CHAIN_LENGTH = 40, CHAIN_TOKENS = 64 };
+
+struct chain {
+    struct gpu_tensor w[2], scales, x, codes, x_scales;
+    int n_tokens;
+    enum lf_fp8_scales by;
+};
+
+/* x is quantized, multiplied, and the product written over it. */
+static void queue_link(const struct chain *c, int i, struct lf_cuda_launch how)
+{
+    struct lf_x_codes to = {(uint8_t *)c->codes.ptr, (float *)(void *)c->x_scales.ptr, CHAIN_TOKENS, c->by};
+    struct lf_quant_params quant = {
+        .to = to, .x = c->x.ptr, .n_tokens = c->n_tokens, .n_in = CHAIN_DIM, .x_stride = CHAIN_DIM};
+    struct lf_fp8_gemm_params gemm = {.y = c->x.ptr,
+                                      .by = c->by,
+                                      .x = to.codes,
+                                      .x_scales = to.scales,
+                                      .x_scale_stride = to.scale_stride,
+                                      .w = (const uint8_t *)c->w[i % 2].ptr,
+                                      .w_scales = (const float *)(const void *)c->scales.ptr,
+                                      .alpha = 1.0f / 2824.0f, /* x keeps its size: √CHAIN_DIM · 60 · a scale */
+                                      .n_tokens = c->n_tokens,
+                                      .n_in = CHAIN_DIM,
+                                      .n_out = CHAIN_DIM,
+                                      .y_stride = CHAIN_DIM};
+    assert_int_equal(lf_cuda_quant_rows(&quant, how), 0);
+    assert_int_equal(lf_cuda_gemm_fp8(&gemm, gpu->info.n_sms, -1, how), 0);
+}
+
+static char *run_chain(struct chain *c, float *x, bool overlaps)
+{
+    struct lf_cuda_launch how = lf_cuda_launch(gpu);
+    how.overlaps = overlaps;
+    c->x = gpu_tensor(gpu_act, x, (size_t)c->n_tokens * CHAIN_DIM);
+    for (int i = 0; i < CHAIN_LENGTH; i++) queue_link(c, i, how);
+    char *raw = gpu_read_raw(&c->x);
+    gpu_free(&c->x);
+    return raw;
+}
+
+/* A GEMM begins while the one before the last kernel still runs; what it multiplies is what this makes. */
+static void a_chain_is_the_same_with_early_launches(void **state)
+{
+    (void)state;
+    static const int tokens[] = {1, 16, 32, CHAIN_TOKENS};
+    const size_t n = (size_t)CHAIN_DIM * CHAIN_DIM;
+    uint64_t seed = 5;
+    struct chain c = {0};
+    need_hopper();
+    assert_int_equal(lf_cuda_quant_rows_setup(), 0);
+    for (int i = 0; i < 2; i++) {
+        uint8_t *w = random_codes(&seed, n);
+        c.w[i] = upload_bytes(w, n);
+        free(w);
+    }
+    float *scales = random_scales(&seed, CHAIN_DIM), *x = fixture_floats(&seed, CHAIN_TOKENS * CHAIN_DIM, 1.0f);
+    c.scales = upload_bytes(scales, CHAIN_DIM * sizeof *scales);
+    c.codes = gpu_poisoned(LF_F32, CHAIN_TOKENS * CHAIN_DIM / 4);
+    c.x_scales = gpu_poisoned(LF_F32, CHAIN_TOKENS * (CHAIN_DIM / LF_FP8_BLOCK));
+    for (size_t i = 0; i < LF_N_ELEMS(tokens) * LF_N_ELEMS(kinds); i++) {
+        c.n_tokens = tokens[i / LF_N_ELEMS(kinds)];
+        c.by = kinds[i % LF_N_ELEMS(kinds)];
+        size_t n_y = (size_t)c.n_tokens * CHAIN_DIM;
+        char *alone = run_chain(&c, x, false), *early = run_chain(&c, x, true);
+        float *y = fixture_alloc(n_y * sizeof *y);
+        lf_to_f32(y, alone, gpu_act, n_y);
+        for (size_t k = 0; k < n_y; k++) assert_true(isfinite(y[k]));
+        assert_true(largest_of(y, (int)n_y) > 0.01f);
+        assert_memory_equal(early, alone, n_y * 2);
+        free(y);
+        free(alone);
+        free(early);
+    }
+    free(scales);
+    free(x);
+    struct gpu_tensor *const all[] = {&c.w[0], &c.w[1], &c.scales, &c.codes, &c.x_scales};
+    for (size_t i = 0; i < LF_N_ELEMS(all); i++) gpu_free(all[i]);
+}
+
+/* ---- quantizing ---- */
 
 static bool same_code(uint8_t a, uint8_t b)
 {
@@ -390,6 +476,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(gemms_are_right_and_the_same_from_every_kernel),
         cmocka_unit_test(a_token_has_the_same_bits_in_any_number_of_tokens),
         cmocka_unit_test(a_token_of_nan_harms_no_other),
+        cmocka_unit_test(a_chain_is_the_same_with_early_launches),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return gpu_run(tests);
