@@ -3,11 +3,8 @@
  * of the depth a step, rows gathered by token; the arithmetic on sums, which is the same in both, so that rows of coded
  * weights have the bits that they have with the same weights expanded.
  *
- * A SHAPE has COLUMNS of a tile, N_SLOTS of the ring, AFTER, which sums are multiplied by at last, and `memory` with
- *
- *     x [N_SLOTS][X_BYTES], w [N_SLOTS][W_BYTES]   operands, in the swizzle of 128 bytes
- *     full [N_SLOTS], empty [N_SLOTS]              barriers; of empty, an arrival a warp of the consumers
- *     list                                         of expert_list.cuh */
+ * A SHAPE has COLUMNS of a tile and AFTER, which sums are multiplied by at last. Operands of a step lie in the swizzle
+ * of 128 bytes. */
 #ifndef LF_DEVICE_CUDA_EXPERT_GEMM_CUH
 #define LF_DEVICE_CUDA_EXPERT_GEMM_CUH
 
@@ -97,40 +94,18 @@ template <int THREADS> struct gathered_rows {
     }
 };
 
-/* One consumer warpgroup. Row half h of a thread is row 64 · group + 16 · warp + lane / 4 + 8h of the tile. */
-template <class T, class SHAPE> struct consumer {
+/* What a consumer warpgroup has of a tile. Row half h of a thread is row 64 · group + 16 · warp + lane / 4 + 8h of the
+ * tile. */
+template <class T, class SHAPE> struct tile_sums {
     static constexpr int COLUMNS = SHAPE::COLUMNS;
 
     const gemm_args &args;
-    typename SHAPE::memory &smem;
     int group, warp, lane;
-    ring_cursor<SHAPE::N_SLOTS> ring;
     float sums[COLUMNS / 2];
 
-    LF_GPU_MEMBER int take_slot()
+    LF_GPU_MEMBER bool has_rows(const expert_tile &tile) const
     {
-        int slot = ring.slot;
-        mbarrier_try_wait_parity(shared_address(&smem.full[slot]), ring.parity);
-        ring.advance();
-        return slot;
-    }
-
-    /* Each warp for itself. */
-    LF_GPU_MEMBER void release_slot(int slot) const
-    {
-        if (lane == 0) mbarrier_arrive(shared_address(&smem.empty[slot]));
-    }
-
-    /* sums += x · wᵀ of a step, started. */
-    LF_GPU_MEMBER void start(int slot)
-    {
-        uint32_t x = wgmma_descriptor_low(shared_address(smem.x[0]), 16) + (slot * X_BYTES + group * HALF_BYTES) / 16;
-        uint32_t w = wgmma_descriptor_low(shared_address(smem.w[0]), 16) + slot * (SHAPE::W_BYTES / 16);
-        wgmma_fence();
-#pragma unroll
-        for (int i = 0; i < STEP / 16; i++)
-            wgmma_ss<T>(sums, wgmma_descriptor(x, i * 32), wgmma_descriptor(w, i * 32), true);
-        wgmma_commit_group();
+        return uniform(tile.n_rows) > group * HALF_ROWS;
     }
 
     LF_GPU_MEMBER void hold_sums()
@@ -139,28 +114,20 @@ template <class T, class SHAPE> struct consumer {
         for (int i = 0; i < COLUMNS / 2; i++) hold(sums[i]);
     }
 
-    LF_GPU_MEMBER void multiply()
+    LF_GPU_MEMBER void clear()
     {
 #pragma unroll
         for (int i = 0; i < COLUMNS / 2; i++) sums[i] = 0.0f;
         hold_sums();
-        int before = take_slot();
-        start(before);
-        for (int step = 1; step < args.n_steps; step++) {
-            int slot = take_slot();
-            start(slot);
-            wgmma_wait_group<1>();
-            release_slot(before);
-            before = slot;
-        }
-        wgmma_wait_group<0>();
-        hold_sums();
-        release_slot(before);
     }
 
-    LF_GPU_MEMBER void pass()
+    /* sums += x · wᵀ of a step, started. Descriptors of the operands; x of all rows. */
+    LF_GPU_MEMBER void start_step(uint32_t x, uint32_t w)
     {
-        for (int step = 0; step < args.n_steps; step++) release_slot(take_slot());
+        x += group * (HALF_BYTES / 16);
+#pragma unroll
+        for (int i = 0; i < STEP / 16; i++)
+            wgmma_ss<T>(sums, wgmma_descriptor(x, i * 32), wgmma_descriptor(w, i * 32), true);
     }
 
     /* Pairs of columns from four times eight, turned round: the lane's eight neighbouring columns of a row, if the row
@@ -208,19 +175,6 @@ template <class T, class SHAPE> struct consumer {
                 bool is_there = r + 8 * h < tile.n_rows && col0 + 8 * (j + quad) < args.n_out;
                 store(at + 8 * j + (size_t)(8 * h) * args.n_out, is_there, quad, x, y);
             }
-        }
-    }
-
-    LF_GPU_MEMBER void run()
-    {
-        auto walk = walk_of(smem.list, args);
-        for (expert_tile tile; walk.take(tile);) {
-            if (uniform(tile.n_rows) <= group * HALF_ROWS) {
-                pass();
-                continue;
-            }
-            multiply();
-            write(tile);
         }
     }
 };

@@ -2,10 +2,13 @@
  * rows and sums are; here weights become bf16 or fp16 on their way through shared memory, and nowhere else.
  *
  * Roles. Loaders bring codes, scales and zero points, 128 of the depth a block, into a ring of their own, as far ahead
- * as it has room: where rows are few that is all that costs time. Two warpgroups of expanders take blocks by turns.
- * Each brings the rows of x, then turns its block into two steps of operands (codes.cuh), in the swizzle that wgmma
- * wants: all of what it reads at once, for a warp is alone and would wait for each. Two warpgroups of consumers
- * multiply. Threads do not meet: each ring has its barriers.
+ * as it has room. Two warpgroups of expanders take blocks by turns, and each has a place for one: it turns codes into
+ * two steps of operands (codes.cuh), in the swizzle that wgmma wants, all of what it reads at once, for a warp is alone
+ * and would wait for each. Two warpgroups of consumers multiply a block as a whole and give its places back at once;
+ * while one of them waits the other has instructions under way. Threads do not meet: each ring has its barriers.
+ *
+ * Rows of x have a place more than weights: an expander asks for those of its next block when it has published one, a
+ * turn ahead, while consumers are at the block before or at this one, and then waits for its place.
  *
  * Values. A weight is scale · (number - zero), rounded once to the type of the activations, as expand.cu has it. A
  * scale of E2M1 is a power of two: its product with a code is exact, and what is missing of it, LF_E2M1_SHIFT, is put
@@ -28,6 +31,9 @@ enum {
     RUN_BYTES = LF_CODED_BLOCK_BYTES,
     STEPS = LF_CODED_BLOCK_K / STEP, /* of a block */
     WORDS = LF_CODED_BLOCK_K / 32,   /* a lane's of a run: eight columns of each 32 */
+    N_W = N_EXPANDERS,               /* blocks of weights: an expander's own */
+    N_X = N_W + 1,                   /* of rows */
+    N_CODES_MOST = 16,               /* of codes */
     SMEM_BYTES = 227 * 1024,
 };
 
@@ -46,10 +52,9 @@ struct coded_args {
  *     SLOT_BYTES<COLUMNS>                             of a block, 16-byte aligned
  *     AFTER                                           what sums are multiplied by at last
  *     bring<COLUMNS>(to, args, tile, block, thread)   by the loaders
- *     expand<COLUMNS>(to, from, args, warp)           by a warp of four; to: the operands of the block's steps, of
- * which the second may lie nowhere (NOWHERE) */
-
-enum : uint32_t { NOWHERE = ~0u };
+ *     expand<COLUMNS>(to, from, args, warp)           by a warp of four; to: the operands of a step, then those of the
+ *                                                     next; what lies behind the last column is something finite, or
+ *                                                     nobody's */
 
 LF_GPU_FN uint32_t operand_at(uint32_t w, int row, int unit)
 {
@@ -97,38 +102,47 @@ template <int COLUMNS> struct coded_runs {
     }
 };
 
-/* Four-bit codes. Words of odd rows are turned: s and its neighbour. CODE::scales is what belongs to the words of a
- * row, in that order; CODE::elements makes of word s four pairs. */
-template <class CODE, int COLUMNS>
-LF_GPU_FN void expand_runs(const uint32_t (&to)[STEPS], uint32_t from, const coded_args &args, int warp)
+/* Four-bit codes of N runs, from `run` on. Words of odd rows are turned: s and its neighbour. CODE::scales is what
+ * belongs to the words of a row, in that order; CODE::elements makes of word s four pairs. */
+template <class CODE, int COLUMNS, int N>
+LF_GPU_FN void expand_some(uint32_t to, uint32_t from, const coded_args &args, int run)
 {
-    constexpr int N = coded_runs<COLUMNS>::N / GROUP_WARPS;
     int lane = laneid(), r = lane / 4, t = lane % 4, odd = r % 2;
     uint4 words[N];
     typename CODE::scales scales[N];
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        int run = warp * N + i;
-        words[i] = ld_shared_v4(from + run * RUN_BYTES + lane * 16);
-        scales[i].template load<COLUMNS>(from, args, run * LF_CODED_RUN + r, odd);
+        words[i] = ld_shared_v4(from + (run + i) * RUN_BYTES + lane * 16);
+        scales[i].template load<COLUMNS>(from, args, (run + i) * LF_CODED_RUN + r, odd);
     }
-    uint32_t even_at = operand_at(warp * N * LF_CODED_RUN * ROW_BYTES, r, 4 * odd + t);
-    uint32_t odd_at = operand_at(warp * N * LF_CODED_RUN * ROW_BYTES, r, 4 * (1 - odd) + t);
+    uint32_t even_at = operand_at(to + run * LF_CODED_RUN * ROW_BYTES, r, 4 * odd + t);
+    uint32_t odd_at = operand_at(to + run * LF_CODED_RUN * ROW_BYTES, r, 4 * (1 - odd) + t);
 #pragma unroll
     for (int i = 0; i < N; i++) {
         const uint4 &x = words[i];
         const uint32_t turned[WORDS] = {odd ? x.y : x.x, odd ? x.x : x.y, odd ? x.w : x.z, odd ? x.z : x.w};
 #pragma unroll
         for (int s = 0; s < WORDS; s++)
-            if (s < WORDS / STEPS || to[1] != NOWHERE)
-                st_shared_v4(to[s / (WORDS / STEPS)] + (s % 2 ? odd_at : even_at) + i * LF_CODED_RUN * ROW_BYTES,
-                             CODE::elements(turned[s], scales[i], s, odd));
+            st_shared_v4((s % 2 ? odd_at : even_at) + s / (WORDS / STEPS) * (COLUMNS * ROW_BYTES) +
+                             i * LF_CODED_RUN * ROW_BYTES,
+                         CODE::elements(turned[s], scales[i], s, odd));
     }
+}
+
+/* A warp's runs, CODE::AT_ONCE at a time where there are registers for no more. */
+template <class CODE, int COLUMNS>
+LF_GPU_FN void expand_runs(uint32_t to, uint32_t from, const coded_args &args, int warp)
+{
+    constexpr int N = coded_runs<COLUMNS>::N / GROUP_WARPS, AT_ONCE = N < CODE::AT_ONCE ? N : (int)CODE::AT_ONCE;
+#pragma unroll
+    for (int i = 0; i + AT_ONCE <= N; i += AT_ONCE) expand_some<CODE, COLUMNS, AT_ONCE>(to, from, args, warp * N + i);
+    if constexpr (N % AT_ONCE != 0)
+        expand_some<CODE, COLUMNS, N % AT_ONCE>(to, from, args, warp * N + N / AT_ONCE * AT_ONCE);
 }
 
 struct e2m1_expert {
     static constexpr float AFTER = (float)(1ull << LF_E2M1_SHIFT);
-    enum { SCALE_UNITS = 2 };
+    enum { SCALE_UNITS = 2, AT_ONCE = 4 };
 
     struct scales {
         uint32_t bytes;
@@ -155,7 +169,7 @@ struct e2m1_expert {
     }
 
     template <int COLUMNS>
-    LF_GPU_MEMBER static void expand(const uint32_t (&to)[STEPS], uint32_t from, const coded_args &args, int warp)
+    LF_GPU_MEMBER static void expand(uint32_t to, uint32_t from, const coded_args &args, int warp)
     {
         expand_runs<e2m1_expert, COLUMNS>(to, from, args, warp);
     }
@@ -163,7 +177,7 @@ struct e2m1_expert {
 
 template <class T> struct i4_expert {
     static constexpr float AFTER = 1.0f;
-    enum { MOST_GROUPS = 4 };
+    enum { MOST_GROUPS = 4, AT_ONCE = 2 };
 
     template <int COLUMNS>
     static constexpr int ZEROS_AT = coded_runs<COLUMNS>::CODES_BYTES + coded_runs<COLUMNS>::N *MOST_GROUPS * 16;
@@ -203,7 +217,7 @@ template <class T> struct i4_expert {
     }
 
     template <int COLUMNS>
-    LF_GPU_MEMBER static void expand(const uint32_t (&to)[STEPS], uint32_t from, const coded_args &args, int warp)
+    LF_GPU_MEMBER static void expand(uint32_t to, uint32_t from, const coded_args &args, int warp)
     {
         expand_runs<i4_expert, COLUMNS>(to, from, args, warp);
     }
@@ -222,7 +236,7 @@ template <class T> struct e4m3_expert {
         int row0 = tile.column_tile * COLUMNS, last = args.g.n_out - 1;
         const char *codes = args.codes + tile.expert * args.expert_bytes;
         const char *scales = args.scales + tile.expert * args.expert_bytes;
-#pragma unroll
+#pragma unroll 4
         for (int i = thread; i < COLUMNS * CODE_UNITS; i += LOADER_THREADS) {
             int row = i / CODE_UNITS, unit = i % CODE_UNITS, column = block * LF_CODED_BLOCK_K + unit * 16;
             bool is_there = column < args.g.n_in;
@@ -248,62 +262,78 @@ template <class T> struct e4m3_expert {
         st_shared_v4(to, make_uint4(scaled(x.x, scale), scaled(x.y, scale), scaled(x.z, scale), scaled(x.w, scale)));
     }
 
-    /* A step of a warp's rows: a lane has 16 columns of a row of each eight. */
-    template <int COLUMNS> LF_GPU_MEMBER static void expand_step(uint32_t to, uint32_t from, int step, int warp)
+    /* N times eight of a warp's rows: a lane has 16 columns of either step, of a row of each eight. */
+    template <int N> LF_GPU_MEMBER static void expand_rows(uint32_t to, uint32_t from, uint32_t scales_at, int w_bytes)
     {
-        constexpr int N = COLUMNS / 8 / GROUP_WARPS;
-        int lane = laneid(), unit = lane / 8, row = warp * N * 8 + lane % 8;
-        uint4 codes[N];
+        int lane = laneid(), unit = lane / 8, row = lane % 8;
+        uint4 codes[N][STEPS];
         float scales[N];
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            codes[i] = ld_shared_v4(operand_at(from, row + i * 8, step * (CODE_UNITS / STEPS) + unit));
-            scales[i] = __uint_as_float(ld_shared_u32(from + COLUMNS * LF_CODED_BLOCK_K + (row + i * 8) * 4));
+#pragma unroll
+            for (int step = 0; step < STEPS; step++)
+                codes[i][step] =
+                    ld_shared_v4(operand_at(from, row, step * (CODE_UNITS / STEPS) + unit) + i * 8 * LF_CODED_BLOCK_K);
+            scales[i] = __uint_as_float(ld_shared_u32(scales_at + (row + i * 8) * 4));
         }
 #pragma unroll
-        for (int i = 0; i < N; i++) {
-            store(operand_at(to, row + i * 8, 2 * unit), e4m3_elements<T>(codes[i].x, codes[i].y), scales[i]);
-            store(operand_at(to, row + i * 8, 2 * unit + 1), e4m3_elements<T>(codes[i].z, codes[i].w), scales[i]);
-        }
+        for (int i = 0; i < N; i++)
+#pragma unroll
+            for (int step = 0; step < STEPS; step++) {
+                const uint4 &x = codes[i][step];
+                uint32_t at = to + step * w_bytes + i * 8 * ROW_BYTES;
+                store(operand_at(at, row, 2 * unit), e4m3_elements<T>(x.x, x.y), scales[i]);
+                store(operand_at(at, row, 2 * unit + 1), e4m3_elements<T>(x.z, x.w), scales[i]);
+            }
     }
 
-    template <int COLUMNS>
-    LF_GPU_MEMBER static void expand(const uint32_t (&to)[STEPS], uint32_t from, const coded_args &, int warp)
+    /* By sixteen rows, for which there are registers. */
+    template <int COLUMNS> LF_GPU_MEMBER static void expand(uint32_t to, uint32_t from, const coded_args &, int warp)
     {
+        constexpr int ROWS = COLUMNS / GROUP_WARPS, W_BYTES = COLUMNS * ROW_BYTES;
+        uint32_t scales = from + COLUMNS * LF_CODED_BLOCK_K + warp * ROWS * 4;
+        to += warp * ROWS * ROW_BYTES;
+        from += warp * ROWS * LF_CODED_BLOCK_K;
+        int row = 0;
 #pragma unroll
-        for (int step = 0; step < STEPS; step++)
-            if (to[step] != NOWHERE) expand_step<COLUMNS>(to[step], from, step, warp);
+        for (; row + 16 <= ROWS; row += 16)
+            expand_rows<2>(to + row * ROW_BYTES, from + row * LF_CODED_BLOCK_K, scales + row * 4, W_BYTES);
+        if (ROWS % 16 != 0)
+            expand_rows<1>(to + row * ROW_BYTES, from + row * LF_CODED_BLOCK_K, scales + row * 4, W_BYTES);
     }
 };
 
 /* ---- the kernel ---- */
 
-/* As many steps as are worth it, and blocks in what is left. */
+/* Blocks of operands, and of codes what room there is. */
 template <class CODE_, int COLUMNS_> struct coded_shape {
     using CODE = CODE_;
     static constexpr int COLUMNS = COLUMNS_, W_BYTES = COLUMNS * ROW_BYTES;
-    static constexpr int N_SLOTS = COLUMNS == 128 ? 4 : COLUMNS == 96 ? 5 : 6;
     static constexpr float AFTER = CODE::AFTER;
-    static constexpr int SLOT_BYTES = CODE::template SLOT_BYTES<COLUMNS>;
-    static constexpr int OTHER_BYTES = N_SLOTS * (X_BYTES + W_BYTES) + (int)sizeof(expert_list<TILE_ROWS>) + 2048;
-    static constexpr int N_BLOCKS = (SMEM_BYTES - OTHER_BYTES) / SLOT_BYTES;
-    static_assert(N_SLOTS >= N_EXPANDERS * STEPS && N_BLOCKS > N_EXPANDERS, "each expander has a block in hand");
+    static constexpr int SLOT_BYTES = CODE::template SLOT_BYTES<COLUMNS>, BARRIER_BYTES = 2 * sizeof(uint64_t);
+    static constexpr int OPERAND_BYTES = STEPS * (N_X * X_BYTES + N_W * W_BYTES) + (N_X + N_W) * BARRIER_BYTES;
+    static constexpr int OTHER_BYTES = OPERAND_BYTES + (int)sizeof(expert_list<TILE_ROWS>) + 1024 + 128;
+    static constexpr int N_FIT = (SMEM_BYTES - OTHER_BYTES) / (SLOT_BYTES + BARRIER_BYTES);
+    static constexpr int N_CODES = N_FIT < N_CODES_MOST ? N_FIT : (int)N_CODES_MOST;
+    static_assert(N_CODES > N_EXPANDERS, "each expander has a block in hand");
 
     struct memory {
-        alignas(1024) char x[N_SLOTS][X_BYTES];
-        alignas(1024) char w[N_SLOTS][W_BYTES];
-        alignas(128) char codes[N_BLOCKS][SLOT_BYTES];
-        uint64_t full[N_SLOTS], empty[N_SLOTS];
-        uint64_t codes_full[N_BLOCKS], codes_empty[N_BLOCKS];
+        alignas(1024) char x[N_X][STEPS][X_BYTES];
+        alignas(1024) char w[N_W][STEPS][W_BYTES];
+        alignas(128) char codes[N_CODES][SLOT_BYTES];
+        uint64_t x_full[N_X], x_empty[N_X];
+        uint64_t w_full[N_W], w_empty[N_W];
+        uint64_t codes_full[N_CODES], codes_empty[N_CODES];
         expert_list<TILE_ROWS> list;
     };
+    static_assert(sizeof(memory) + 1024 <= SMEM_BYTES, "what a multiprocessor has");
 };
 
 template <class SHAPE> struct loader {
     const coded_args &args;
     typename SHAPE::memory &smem;
     int thread; /* of the loaders */
-    ring_cursor<SHAPE::N_BLOCKS> ring;
+    ring_cursor<SHAPE::N_CODES> ring;
 
     LF_GPU_MEMBER void run()
     {
@@ -318,73 +348,151 @@ template <class SHAPE> struct loader {
     }
 };
 
-/* One warpgroup of them. */
+/* One warpgroup of them: blocks `group`, group + N_EXPANDERS … of this CTA's, counted through its tiles. */
 template <class SHAPE, bool BY_TOKEN> struct expander {
-    using cursor = ring_cursor<SHAPE::N_SLOTS>;
-
     const coded_args &args;
     typename SHAPE::memory &smem;
     const CUtensorMap *x_map;
-    int thread, warp, lane; /* of the warpgroup */
-    int turn;               /* 0: the next block is its own */
-    cursor ring;
-    ring_cursor<SHAPE::N_BLOCKS> blocks;
+    int group, thread, warp, lane; /* the last three of the warpgroup */
+    ring_cursor<N_X> x;
+    ring_cursor<SHAPE::N_CODES> codes;
+    int parity; /* of its place for weights */
     gathered_rows<GROUP_THREADS> rows;
 
-    LF_GPU_MEMBER uint32_t full(const cursor &at) const
+    /* Of rows that lie sorted, by one thread. A step behind the last one is not brought, nor multiplied. */
+    LF_GPU_MEMBER void bring_sorted(const expert_tile &tile, int block) const
     {
-        return shared_address(&smem.full[at.slot]);
+        uint32_t full = shared_address(&smem.x_full[x.slot]), to = shared_address(smem.x[x.slot]);
+        int first = block * STEPS, n = min((int)STEPS, args.g.n_steps - first);
+        mbarrier_arrive_expect_tx(full, n * halves_of(tile) * HALF_BYTES);
+        for (int i = 0; i < n; i++)
+            for (int h = 0; h < halves_of(tile); h++)
+                cp_async_bulk_tensor_2d(to + i * X_BYTES + h * HALF_BYTES, x_map, full, (first + i) * STEP,
+                                        tile.row + h * HALF_ROWS);
     }
 
-    /* Of rows that lie sorted, by one thread; counted beside the warps' arrivals. */
-    LF_GPU_MEMBER void bring_rows(const cursor &at, const expert_tile &tile, int step) const
+    LF_GPU_MEMBER void bring_rows(const expert_tile &tile, int block) const
     {
-        mbarrier_arrive_expect_tx(full(at), halves_of(tile) * HALF_BYTES);
-        for (int h = 0; h < halves_of(tile); h++)
-            cp_async_bulk_tensor_2d(shared_address(smem.x[at.slot]) + h * HALF_BYTES, x_map, full(at), step * STEP,
-                                    tile.row + h * HALF_ROWS);
-    }
-
-    /* Waits for a step's place, asks for its rows; returns where its weights go. */
-    LF_GPU_MEMBER uint32_t begin_step(const cursor &at, const expert_tile &tile, int step)
-    {
-        mbarrier_try_wait_parity(shared_address(&smem.empty[at.slot]), at.parity ^ 1);
-        if (BY_TOKEN)
-            rows.bring(args.g, shared_address(smem.x[at.slot]), step, thread);
-        else if (thread == 0)
-            bring_rows(at, tile, step);
-        return shared_address(smem.w[at.slot]);
-    }
-
-    LF_GPU_MEMBER void make_block(const expert_tile &tile, int block, int n_steps)
-    {
-        uint32_t to[STEPS] = {NOWHERE, NOWHERE};
-        cursor at = ring;
+        mbarrier_try_wait_parity(shared_address(&smem.x_empty[x.slot]), x.parity ^ 1);
+        if constexpr (BY_TOKEN) {
 #pragma unroll
-        for (int i = 0; i < STEPS; i++, at.advance())
-            if (i < n_steps) to[i] = begin_step(at, tile, block * STEPS + i);
-        mbarrier_try_wait_parity(shared_address(&smem.codes_full[blocks.slot]), blocks.parity);
-        SHAPE::CODE::template expand<SHAPE::COLUMNS>(to, shared_address(smem.codes[blocks.slot]), args, warp);
+            for (int i = 0; i < STEPS; i++)
+                rows.bring(args.g, shared_address(smem.x[x.slot]) + i * X_BYTES, block * STEPS + i, thread);
+        } else if (thread == 0) {
+            bring_sorted(tile, block);
+        }
+    }
+
+    LF_GPU_MEMBER void expand() const
+    {
+        mbarrier_try_wait_parity(shared_address(&smem.codes_full[codes.slot]), codes.parity);
+        mbarrier_try_wait_parity(shared_address(&smem.w_empty[group]), parity ^ 1);
+        SHAPE::CODE::template expand<SHAPE::COLUMNS>(shared_address(smem.w[group]),
+                                                     shared_address(smem.codes[codes.slot]), args, warp);
+    }
+
+    /* Each warp for itself. */
+    LF_GPU_MEMBER void publish() const
+    {
         if (BY_TOKEN) cp_async_wait_group<0>();
         fence_proxy_async();
         __syncwarp();
         if (lane != 0) return;
-        mbarrier_arrive(shared_address(&smem.codes_empty[blocks.slot]));
-        at = ring;
-        for (int i = 0; i < n_steps; i++, at.advance()) mbarrier_arrive(full(at));
+        mbarrier_arrive(shared_address(&smem.codes_empty[codes.slot]));
+        mbarrier_arrive(shared_address(&smem.w_full[group]));
+        if (BY_TOKEN) mbarrier_arrive(shared_address(&smem.x_full[x.slot]));
+    }
+
+    LF_GPU_MEMBER void advance()
+    {
+#pragma unroll
+        for (int i = 0; i < N_EXPANDERS; i++) {
+            x.advance();
+            codes.advance();
+        }
+        parity ^= 1;
     }
 
     LF_GPU_MEMBER void run()
     {
         auto walk = walk_of(smem.list, args.g);
-        for (expert_tile tile; walk.take(tile);) {
+        int block = group;
+        for (expert_tile tile; walk.take(tile); block -= args.n_blocks) {
+            if (block >= args.n_blocks) continue;
             if (BY_TOKEN) rows.find(args.g, tile, thread);
 #pragma unroll 1
-            for (int block = 0; block < args.n_blocks; block++, blocks.advance()) {
-                int n_steps = min((int)STEPS, args.g.n_steps - block * STEPS);
-                if (turn == 0) make_block(tile, block, n_steps);
-                turn = turn == 0 ? N_EXPANDERS - 1 : turn - 1;
-                for (int i = 0; i < n_steps; i++) ring.advance();
+            for (; block < args.n_blocks; block += N_EXPANDERS, advance()) {
+                bring_rows(tile, block);
+                expand();
+                publish();
+            }
+        }
+    }
+};
+
+template <class T, class SHAPE> struct consumer : tile_sums<T, SHAPE> {
+    typename SHAPE::memory &smem;
+    ring_cursor<N_X> x;
+    ring_cursor<N_W> w;
+
+    LF_GPU_MEMBER consumer(const gemm_args &args, typename SHAPE::memory &memory, int group, int warp, int lane)
+        : tile_sums<T, SHAPE>{args, group, warp, lane}, smem(memory), x{0, 0}, w{0, 0}
+    {
+    }
+
+    LF_GPU_MEMBER void take_block() const
+    {
+        mbarrier_try_wait_parity(shared_address(&smem.x_full[x.slot]), x.parity);
+        mbarrier_try_wait_parity(shared_address(&smem.w_full[w.slot]), w.parity);
+    }
+
+    /* Each warp for itself. */
+    LF_GPU_MEMBER void release_block()
+    {
+        if (this->lane == 0) {
+            mbarrier_arrive(shared_address(&smem.x_empty[x.slot]));
+            mbarrier_arrive(shared_address(&smem.w_empty[w.slot]));
+        }
+        x.advance();
+        w.advance();
+    }
+
+    /* N of its steps: a matrix's last block may have one. */
+    template <int N> LF_GPU_MEMBER void multiply_block()
+    {
+        uint32_t x_at = wgmma_descriptor_low(shared_address(smem.x[0][0]), 16) + x.slot * (STEPS * X_BYTES / 16);
+        uint32_t w_at = wgmma_descriptor_low(shared_address(smem.w[0][0]), 16) + w.slot * (STEPS * SHAPE::W_BYTES / 16);
+        take_block();
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < N; i++) this->start_step(x_at + i * (X_BYTES / 16), w_at + i * (SHAPE::W_BYTES / 16));
+        wgmma_commit_group();
+        wgmma_wait_group<0>();
+        this->hold_sums();
+        release_block();
+    }
+
+    LF_GPU_MEMBER void multiply()
+    {
+        this->clear();
+#pragma unroll 1
+        for (int i = 0; i < this->args.n_steps / STEPS; i++) multiply_block<STEPS>();
+        if (this->args.n_steps % STEPS != 0) multiply_block<1>();
+    }
+
+    LF_GPU_MEMBER void run(int n_blocks)
+    {
+        auto walk = walk_of(smem.list, this->args);
+        for (expert_tile tile; walk.take(tile);) {
+            if (this->has_rows(tile)) {
+                multiply();
+                this->write(tile);
+                continue;
+            }
+            for (int i = 0; i < n_blocks; i++) {
+                take_block();
+                __syncwarp(); /* no lane is left waiting for a phase that has gone */
+                release_block();
             }
         }
     }
@@ -392,11 +500,15 @@ template <class SHAPE, bool BY_TOKEN> struct expander {
 
 template <class SHAPE, bool BY_TOKEN> LF_GPU_FN void init_barriers(typename SHAPE::memory &smem)
 {
-    for (int i = 0; i < SHAPE::N_SLOTS; i++) {
-        mbarrier_init(shared_address(&smem.full[i]), GROUP_WARPS + (BY_TOKEN ? 0 : 1));
-        mbarrier_init(shared_address(&smem.empty[i]), N_CONSUMERS * GROUP_WARPS);
+    for (int i = 0; i < N_X; i++) {
+        mbarrier_init(shared_address(&smem.x_full[i]), BY_TOKEN ? (int)GROUP_WARPS : 1);
+        mbarrier_init(shared_address(&smem.x_empty[i]), N_CONSUMERS * GROUP_WARPS);
     }
-    for (int i = 0; i < SHAPE::N_BLOCKS; i++) {
+    for (int i = 0; i < N_W; i++) {
+        mbarrier_init(shared_address(&smem.w_full[i]), GROUP_WARPS);
+        mbarrier_init(shared_address(&smem.w_empty[i]), N_CONSUMERS * GROUP_WARPS);
+    }
+    for (int i = 0; i < SHAPE::N_CODES; i++) {
         mbarrier_init(shared_address(&smem.codes_full[i]), LOADER_THREADS);
         mbarrier_init(shared_address(&smem.codes_empty[i]), GROUP_WARPS);
     }
@@ -425,13 +537,14 @@ __global__ void __launch_bounds__(CODED_THREADS, 1)
     } else if (group <= N_EXPANDERS) {
         setmaxnreg_dec<80>();
         wait_predecessor();
-        expander<SHAPE, BY_TOKEN> self = {args, smem, &x_map, thread, warp, laneid(), group - 1, {0, 0}, {0, 0}};
+        int turn = group - 1;
+        expander<SHAPE, BY_TOKEN> self = {args, smem, &x_map, turn, thread, warp, laneid(), {turn, 0}, {turn, 0}, 0};
         self.run();
     } else {
         setmaxnreg_inc<120>();
         wait_predecessor();
-        consumer<T, SHAPE> self = {args.g, smem, group - 1 - N_EXPANDERS, warp, laneid()};
-        self.run();
+        consumer<T, SHAPE> self(args.g, smem, group - 1 - N_EXPANDERS, warp, laneid());
+        self.run(args.n_blocks);
     }
 }
 

@@ -138,6 +138,74 @@ template <class SHAPE, bool BY_TOKEN> struct producer {
     }
 };
 
+template <class T, class SHAPE> struct consumer : tile_sums<T, SHAPE> {
+    typename SHAPE::memory &smem;
+    ring_cursor<SHAPE::N_SLOTS> ring;
+
+    LF_GPU_MEMBER consumer(const gemm_args &args, typename SHAPE::memory &memory, int group, int warp, int lane)
+        : tile_sums<T, SHAPE>{args, group, warp, lane}, smem(memory), ring{0, 0}
+    {
+    }
+
+    LF_GPU_MEMBER int take_slot()
+    {
+        int slot = ring.slot;
+        mbarrier_try_wait_parity(shared_address(&smem.full[slot]), ring.parity);
+        ring.advance();
+        return slot;
+    }
+
+    /* Each warp for itself. */
+    LF_GPU_MEMBER void release_slot(int slot) const
+    {
+        if (this->lane == 0) mbarrier_arrive(shared_address(&smem.empty[slot]));
+    }
+
+    LF_GPU_MEMBER void start(int slot)
+    {
+        uint32_t x = wgmma_descriptor_low(shared_address(smem.x[0]), 16) + slot * (X_BYTES / 16);
+        uint32_t w = wgmma_descriptor_low(shared_address(smem.w[0]), 16) + slot * (SHAPE::W_BYTES / 16);
+        wgmma_fence();
+        this->start_step(x, w);
+        wgmma_commit_group();
+    }
+
+    LF_GPU_MEMBER void multiply()
+    {
+        this->clear();
+        int before = take_slot();
+        start(before);
+        for (int step = 1; step < this->args.n_steps; step++) {
+            int slot = take_slot();
+            start(slot);
+            wgmma_wait_group<1>();
+            release_slot(before);
+            before = slot;
+        }
+        wgmma_wait_group<0>();
+        this->hold_sums();
+        release_slot(before);
+    }
+
+    LF_GPU_MEMBER void pass()
+    {
+        for (int step = 0; step < this->args.n_steps; step++) release_slot(take_slot());
+    }
+
+    LF_GPU_MEMBER void run()
+    {
+        auto walk = walk_of(smem.list, this->args);
+        for (expert_tile tile; walk.take(tile);) {
+            if (!this->has_rows(tile)) {
+                pass();
+                continue;
+            }
+            multiply();
+            this->write(tile);
+        }
+    }
+};
+
 template <class T, bool BY_TOKEN, int COLUMNS>
 __global__ void __launch_bounds__(GEMM_THREADS, 1)
     expert_gemm(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map,
@@ -169,7 +237,7 @@ __global__ void __launch_bounds__(GEMM_THREADS, 1)
     } else {
         setmaxnreg_inc<216>();
         wait_predecessor();
-        consumer<T, shape> self = {args, smem, role - 1, uniform((int)threadIdx.x % GROUP_THREADS / WARP), laneid()};
+        consumer<T, shape> self(args, smem, role - 1, uniform((int)threadIdx.x % GROUP_THREADS / WARP), laneid());
         self.run();
     }
 }
