@@ -121,10 +121,9 @@ template <class T, class SHAPE> struct tile_sums {
         hold_sums();
     }
 
-    /* sums += x · wᵀ of a step, started. Descriptors of the operands; x of all rows. */
+    /* sums += x · wᵀ of a step, started. Descriptors of the operands; x of this group's rows. */
     LF_GPU_MEMBER void start_step(uint32_t x, uint32_t w)
     {
-        x += group * (HALF_BYTES / 16);
 #pragma unroll
         for (int i = 0; i < STEP / 16; i++)
             wgmma_ss<T>(sums, wgmma_descriptor(x, i * 32), wgmma_descriptor(w, i * 32), true);

@@ -460,7 +460,8 @@ template <class T, class SHAPE> struct consumer : tile_sums<T, SHAPE> {
     /* N of its steps: a matrix's last block may have one. */
     template <int N> LF_GPU_MEMBER void multiply_block()
     {
-        uint32_t x_at = wgmma_descriptor_low(shared_address(smem.x[0][0]), 16) + x.slot * (STEPS * X_BYTES / 16);
+        uint32_t x_at = wgmma_descriptor_low(shared_address(smem.x[0][0]), 16) +
+                        (x.slot * STEPS * X_BYTES + this->group * HALF_BYTES) / 16;
         uint32_t w_at = wgmma_descriptor_low(shared_address(smem.w[0][0]), 16) + w.slot * (STEPS * SHAPE::W_BYTES / 16);
         take_block();
         wgmma_fence();

@@ -163,7 +163,8 @@ template <class T, class SHAPE> struct consumer : tile_sums<T, SHAPE> {
 
     LF_GPU_MEMBER void start(int slot)
     {
-        uint32_t x = wgmma_descriptor_low(shared_address(smem.x[0]), 16) + slot * (X_BYTES / 16);
+        int x_at = slot * X_BYTES + this->group * HALF_BYTES;
+        uint32_t x = wgmma_descriptor_low(shared_address(smem.x[0]), 16) + x_at / 16;
         uint32_t w = wgmma_descriptor_low(shared_address(smem.w[0]), 16) + slot * (SHAPE::W_BYTES / 16);
         wgmma_fence();
         this->start_step(x, w);
