@@ -22,7 +22,7 @@
 #include "device/cuda/warp.cuh"
 
 enum { FEW_THREADS = 128, FEW_FLOATS = 4 /* of a thread */ };
-enum { GATHER_BYTES = 16 * 1024 /* of a piece: the first is soon on its way */ };
+enum { GATHER_BYTES = 32 * 1024 /* of a piece: the first is soon on its way */ };
 static_assert((int)GATHER_BYTES <= LF_PEER_PIECE_BYTES, "pieces fit in slots");
 static_assert((int)LF_PEER_NORM_FLOATS <= LF_PEER_BLOCKS * FEW_THREADS * FEW_FLOATS, "blocks have counts");
 static_assert(FEW_THREADS * FEW_FLOATS / 2 == PACKETS_A_BLOCK, "each block has packets of its own");
