@@ -82,7 +82,7 @@ const struct lf_option lf_command_options[] = {
          "All ranks are started alike but for R, on one host or on several, in any order. Rank 0 listens at "
          "--ranks-address, the others come there; with the same secret, program, model and split they are a group, and "
          "the others serve no HTTP. A rank that dies or stands still ends all of them, with status 1; rank 0's "
-         "orderly end is theirs. `env`: the launcher says which, and where rank 0 is (mpirun, srun, torchrun). On CPUs "
+         "orderly end is theirs. `env`: the launcher says which, and where rank 0 is (mpirun, srun). On CPUs "
          "alone. docs/operations.md has lines for systemd, mpirun and srun.",
      .commands = SERVE,
      .group = LF_GROUP_DEVICE},

@@ -69,7 +69,7 @@ static enum lf_status load(struct lf_runtime *rt, struct lf_err *err)
 static int end(struct lf_runtime *rt, enum lf_status status, const struct lf_err *err)
 {
     if (status != LF_SHUTDOWN) LF_ERROR("rank %d ends: %s", rt->rank, err->message);
-    handle_ends(exit_failed);
+    handle_ends(status == LF_SHUTDOWN ? exit_now : exit_failed); /* launchers signal one rank after another */
     lf_runtime_close(rt);
     return status == LF_SHUTDOWN ? LF_EXIT_OK : LF_EXIT_FAILED;
 }
@@ -82,6 +82,7 @@ int lf_follow(struct lf_runtime *rt, struct lf_notify *notify)
     enum lf_status status = load(rt, &err);
     if (status != LF_OK) {
         int exit_status = status == LF_SHUTDOWN ? LF_EXIT_OK : lf_report(&err);
+        if (status != LF_SHUTDOWN) handle_ends(exit_failed);
         lf_runtime_close(rt);
         lf_notify_close(notify);
         return exit_status;

@@ -33,8 +33,8 @@ struct lf_ranks {
     struct lf_ranks_opts opts;
     struct lf_comm_group *group;
     int n;
-    pthread_t watcher; /* of ranks that are processes */
-    bool is_watched;
+    pthread_t watcher;         /* of ranks that are processes */
+    bool is_watched, is_apart; /* --rank */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -195,7 +195,7 @@ enum { WATCH_MS = 100 };
 static bool goes_on(struct lf_ranks *ranks)
 {
     struct timespec until;
-    (void)clock_gettime(CLOCK_REALTIME, &until);
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += WATCH_MS * LF_NS_PER_MS;
     until.tv_sec += until.tv_nsec / LF_NS_PER_S;
     until.tv_nsec %= LF_NS_PER_S;
@@ -235,7 +235,7 @@ static enum lf_status start_all(struct lf_ranks *ranks, struct lf_err *err)
 {
     struct sigaction action = {.sa_handler = exit_failed};
     (void)sigaction(SIGALRM, &action, NULL);
-    if (ranks->opts.sockets) return start_process(ranks, err);
+    if (ranks->is_apart) return start_process(ranks, err);
     LF_TRY(lf_comm_group_create(&ranks->group, ranks->n, LF_RANKS_TIMEOUT_MS, err));
     for (int i = 0; i < ranks->n; i++) {
         ranks->of[i].all = ranks;
@@ -244,6 +244,16 @@ static enum lf_status start_all(struct lf_ranks *ranks, struct lf_err *err)
     }
     for (int i = 1; i < ranks->n; i++) LF_TRY(start_rank(&ranks->of[i], err));
     return LF_OK;
+}
+
+/* A clock that is set must not make the watcher sleep: the system has this one, or no threads. */
+static void init_changed(pthread_cond_t *changed)
+{
+    pthread_condattr_t attr;
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(changed, &attr);
+    (void)pthread_condattr_destroy(&attr);
 }
 
 enum lf_status lf_ranks_start(struct lf_ranks **out, const struct lf_ranks_opts *opts, struct lf_err *err)
@@ -256,9 +266,10 @@ enum lf_status lf_ranks_start(struct lf_ranks **out, const struct lf_ranks_opts 
         return lf_fail(err, LF_NO_MEMORY, "no memory for ranks");
     }
     ranks->opts = *opts;
+    ranks->is_apart = opts->sockets != NULL;
     ranks->n = n;
     (void)pthread_mutex_init(&ranks->lock, NULL);
-    (void)pthread_cond_init(&ranks->changed, NULL);
+    init_changed(&ranks->changed);
     enum lf_status status = start_all(ranks, err);
     if (status == LF_OK)
         *out = ranks;
@@ -290,7 +301,7 @@ static void wait_for_processes(struct lf_ranks *ranks)
 
 enum lf_status lf_ranks_wait(struct lf_ranks *ranks, struct lf_err *err)
 {
-    if (ranks->opts.sockets) {
+    if (ranks->is_apart) {
         wait_for_processes(ranks);
         return lf_comm_group_check(ranks->group, err); /* LF_SHUTDOWN, too: nobody else will say so */
     }

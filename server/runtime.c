@@ -617,7 +617,7 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
     LF_TRY(open_disk(rt, program, identity, err));
     struct lf_kv_cache_opts kv = kv_opts(rt);
     kv.layout = lf_model_kv_layout(rt->model);
-    kv.prefix_cache = c->prefix_cache;
+    kv.prefix_cache = c->prefix_cache && rt->rank <= 0; /* which blocks are whose rank 0 knows alone */
     kv.identity = identity;
     kv.identity_bytes = sizeof(identity);
     LF_TRY(lf_kv_cache_open(&rt->kv, rt->dev, &kv, err));

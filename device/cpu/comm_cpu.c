@@ -518,16 +518,17 @@ void lf_comm_tell(struct lf_comm *c, const void *message, size_t bytes)
 enum lf_status lf_comm_hear(struct lf_comm *c, void *message, size_t max_bytes, size_t *bytes, struct lf_err *err)
 {
     LF_ASSERT(c->rank != 0);
-    size_t at = 0, n_all;
+    size_t at = 0, n_all = 0;
     do {
         if (lf_comm_is_over(c) || !meet(c, LF_COMM_MESSAGE, ANY_BYTES, nothing, !c->has_heard))
             return lf_comm_check(c, err);
-        n_all = (size_t)slot_of(c, 0)->bytes;
-        if (n_all > max_bytes) {
-            (void)lf_comm_fail(c, "rank %d has room for a message of %zu bytes, one of %zu came", c->rank, max_bytes,
-                               n_all);
+        size_t said = (size_t)slot_of(c, 0)->bytes;
+        if (said > max_bytes || (at > 0 && said != n_all)) {
+            (void)lf_comm_fail(c, "rank %d has room for a message of %zu bytes, one of %zu came", c->rank,
+                               at > 0 ? n_all : max_bytes, said);
             return lf_comm_check(c, err);
         }
+        n_all = said;
         size_t n = LF_MIN(n_all - at, (size_t)SLOT_BYTES);
         if (n > 0) memcpy((char *)message + at, slot_of(c, 0)->data, n);
         leave(c);

@@ -1,6 +1,6 @@
 /* What a launcher told a process through its environment: which rank it is, how many there are, where rank 0 is.
  *
- *     torchrun, Kubernetes operators    RANK WORLD_SIZE                                    MASTER_ADDR MASTER_PORT
+ *     Kubernetes operators              RANK WORLD_SIZE                                    MASTER_ADDR MASTER_PORT
  *     Open MPI                          OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE
  *     MPICH, Intel MPI, PMI             PMI_RANK PMI_SIZE
  *     Slurm                             SLURM_PROCID SLURM_NTASKS                          SLURM_STEP_NODELIST, else

@@ -50,7 +50,7 @@ static enum lf_status send_signed(const struct meeting *g, int rank, struct lf_m
 
 static enum lf_status fail_lost(enum lf_status status, int rank, const char *doing, struct lf_err *err)
 {
-    if (status == LF_IO) return lf_fail(err, status, "rank %d went away while %s", rank, doing);
+    if (status == LF_IO) return lf_fail(err, LF_DEVICE, "rank %d went away while %s", rank, doing);
     if (status == LF_TIMEOUT) return lf_fail(err, status, "rank %d did not come in time while %s", rank, doing);
     if (status == LF_CANCELLED) return lf_fail(err, status, "stopped while %s", doing);
     return lf_fail(err, LF_CORRUPT, "rank %d sent what it must not while %s", rank, doing);
@@ -231,8 +231,9 @@ static enum lf_status meet_as_other(struct meeting *g, struct lf_err *err)
             status = send_signed(g, 0, &ready, &g->wait);
             if (status != LF_OK) status = fail_lost(status, 0, "the other ranks were awaited", err);
         }
-        /* rank 0 spoke before its time: it has given up, or it is not what it was */
-        if (status == LF_OK || status == LF_SHUTDOWN) status = take_from_first(g, LF_WIRE_GO, &go, err);
+        bool is_early = status == LF_SHUTDOWN; /* rank 0 has given up, or it is not what it was */
+        if (status == LF_OK || is_early) status = take_from_first(g, LF_WIRE_GO, &go, err);
+        if (status == LF_OK && is_early) status = fail_lost(LF_CORRUPT, 0, "the other ranks were awaited", err);
     }
     if (caller.listener >= 0) close(caller.listener);
     return status;

@@ -72,7 +72,7 @@ struct lf_rendezvous_opts {
  * rank 0's, a rank that is there already, something at the address that is no rank. LF_UNSUPPORTED: another identity
  * (both are named where they differ), another version of this protocol. LF_TIMEOUT: names the ranks that did not come.
  * LF_NOT_FOUND: the name of rank 0 is not known. LF_CANCELLED: stop. LF_IO: the system refuses a socket, the address is
- * in use, a rank went away. LF_NO_MEMORY. */
+ * in use. LF_DEVICE: a rank went away. LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_rendezvous(int sockets[LF_RANKS_N], const struct lf_rendezvous_opts *opts,
                                            struct lf_err *err);
 

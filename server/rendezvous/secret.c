@@ -49,12 +49,11 @@ enum lf_status lf_rendezvous_read_secret(uint8_t out[LF_SECRET_MAX_BYTES], size_
     enum lf_status status = check_file(fd, path, err);
     if (status == LF_OK) status = read_some(bytes, &n_read, fd, path, err);
     close(fd);
-    if (status != LF_OK) return status;
     if (n_read > 0 && bytes[n_read - 1] == '\n') n_read--;
-    if (n_read < LF_SECRET_MIN_BYTES || n_read > LF_SECRET_MAX_BYTES)
-        return lf_fail(err, LF_INVALID, "the secret's file %s: expected %d to %d bytes and a newline, got %s", path,
-                       LF_SECRET_MIN_BYTES, LF_SECRET_MAX_BYTES, n_read < LF_SECRET_MIN_BYTES ? "fewer" : "more");
-    memcpy(out, bytes, n_read);
-    *n = n_read;
-    return LF_OK;
+    if (status == LF_OK && (n_read < LF_SECRET_MIN_BYTES || n_read > LF_SECRET_MAX_BYTES))
+        status = lf_fail(err, LF_INVALID, "the secret's file %s: expected %d to %d bytes and a newline, got %s", path,
+                         LF_SECRET_MIN_BYTES, LF_SECRET_MAX_BYTES, n_read < LF_SECRET_MIN_BYTES ? "fewer" : "more");
+    if (status == LF_OK) memcpy(out, bytes, *n = n_read);
+    explicit_bzero(bytes, sizeof(bytes));
+    return status;
 }

@@ -249,6 +249,14 @@ static void speak_to_one_that_stands_still(struct rank *r)
     }
 }
 
+/* All have heard of it, or too much time has passed: a rank that is let go before might find all others there. */
+static void wait_for_end(const struct ranks *ranks)
+{
+    int64_t until = lf_clock_ns() + 10 * LF_NS_PER_S;
+    for (int i = 0; i < ranks->n; i++)
+        while (lf_comm_group_check(ranks->of[i].group, NULL) == LF_OK && lf_clock_ns() < until) lf_clock_sleep_ms(1);
+}
+
 /* What it waited for has come: so it does not wait for anybody, and nobody else is to be named, whoever notices. */
 static void a_rank_that_stands_still_since_it_waited_is_named(void **state)
 {
@@ -263,8 +271,7 @@ static void a_rank_that_stands_still_since_it_waited_is_named(void **state)
         start(&ranks, n, SHORT_MS, speak_to_one_that_stands_still, NULL);
         lf_clock_sleep_ms(SHORT_MS / 4); /* some ticks: all wait for rank 0, and say so */
         assert_int_equal(pthread_kill(ranks.of[n - 1].thread, SIGUSR1), 0);
-        int64_t until = lf_clock_ns() + 10 * LF_NS_PER_S;
-        while (lf_comm_group_check(ranks.group, NULL) == LF_OK && lf_clock_ns() < until) lf_clock_sleep_ms(1);
+        wait_for_end(&ranks);
         atomic_store(&is_released, true);
         join(&ranks);
         (void)snprintf(words, sizeof(words), " waited 1000 ms for rank %d, in a message", n - 1);

@@ -19,23 +19,28 @@ struct frame {
     uint32_t at, n;
 };
 
-/* Rank 0 of two; the other one's end of the socket is the test's. */
+/* A rank of two; the other one's end of the socket is the test's. */
 struct rig {
     struct lf_comm_group *group;
     struct lf_comm *comm;
     int fd;
 };
 
-static struct rig make_rig(int timeout_ms)
+static struct rig make_rig_of(int rank, int timeout_ms)
 {
     struct rig rig;
-    int pair[2], sockets[2] = {-1};
+    int pair[2], sockets[2] = {-1, -1};
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-    sockets[1] = pair[0];
+    sockets[1 - rank] = pair[0];
     rig.fd = pair[1];
-    assert_int_equal(lf_comm_group_create_wire(&rig.group, 2, 0, sockets, timeout_ms, NULL), LF_OK);
-    assert_int_equal(lf_comm_create(&rig.comm, rig.group, 0, NULL), LF_OK);
+    assert_int_equal(lf_comm_group_create_wire(&rig.group, 2, rank, sockets, timeout_ms, NULL), LF_OK);
+    assert_int_equal(lf_comm_create(&rig.comm, rig.group, rank, NULL), LF_OK);
     return rig;
+}
+
+static struct rig make_rig(int timeout_ms)
+{
+    return make_rig_of(0, timeout_ms);
 }
 
 static void free_rig(struct rig *rig)
@@ -114,6 +119,7 @@ static void a_frame_that_is_not_the_next_ends_the_group_and_the_peer_is_told(voi
     wrong[n++].n = 1;
     wrong[n++].seq = 3; /* who waits for rank 3 of two */
     wrong[n++].n = 1;
+    wrong[n++].what = UINT32_MAX; /* for a count outside of what ranks share */
     wrong[n++].kind = 5;
     wrong[n++].kind = 255;
     wrong[n].kind = END; /* of status OK */
@@ -175,6 +181,44 @@ static void what_is_right_is_taken_however_it_is_cut(void **state)
     lf_comm_broadcast(rig.comm, 1, got, sizeof(got));
     assert_int_equal(lf_comm_check(rig.comm, NULL), LF_OK);
     assert_memory_equal(got, data, sizeof(data));
+    free_rig(&rig);
+}
+
+static void *hear(void *arg)
+{
+    struct lf_comm *comm = arg;
+    static char message[256 * 1024];
+    size_t bytes = 0;
+    assert_int_equal(lf_comm_hear(comm, message, sizeof(message), &bytes, NULL), LF_DEVICE);
+    return NULL;
+}
+
+/* Rank 0 has other words for the second piece: what is left would be less than nothing. */
+static void a_message_that_changes_its_length_ends_the_group(void **state)
+{
+    (void)state;
+    enum { SLOT = 128 * 1024, MESSAGE = 5 };
+    static const char data[SLOT];
+    struct rig rig = make_rig_of(1, PATIENCE_MS);
+    struct frame f = frame_of(TURN), heard = {0};
+    pthread_t thread;
+    struct lf_err err;
+    assert_int_equal(pthread_create(&thread, NULL, hear, rig.comm), 0);
+    f.from = 0;
+    f.what = MESSAGE;
+    f.bytes = 200 * 1000;
+    f.n = SLOT;
+    send_bytes(rig.fd, &f, sizeof(f));
+    send_bytes(rig.fd, data, SLOT);
+    while (heard.kind != TURN || heard.seq != 1)
+        assert_int_equal(recv(rig.fd, &heard, sizeof(heard), MSG_WAITALL), sizeof(heard));
+    f.seq = 1;
+    f.bytes = f.n = 1000;
+    send_bytes(rig.fd, &f, sizeof(f));
+    send_bytes(rig.fd, data, f.n);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(lf_comm_check(rig.comm, &err), LF_DEVICE);
+    assert_string_equal(err.message, "rank 1 has room for a message of 200000 bytes, one of 1000 came");
     free_rig(&rig);
 }
 
@@ -277,8 +321,8 @@ static void a_group_that_is_destroyed_has_left(void **state)
     struct rig rig = make_rig(PATIENCE_MS);
     struct frame end;
     char reason[LF_ERR_MESSAGE_BYTES];
-    assert_int_equal(shutdown(rig.fd, SHUT_WR) == 0, 1);
-    lf_comm_group_abort(rig.group, LF_SHUTDOWN, "the work is done");
+    lf_comm_group_abort(rig.group, LF_SHUTDOWN, "the work is done"); /* before the peer goes: that is an end, too */
+    assert_int_equal(shutdown(rig.fd, SHUT_WR), 0);
     assert_true(read_end(rig.fd, &end, reason));
     assert_int_equal(end.what, LF_SHUTDOWN);
     assert_string_equal(reason, "the work is done");
@@ -402,6 +446,7 @@ int main(void)
         cmocka_unit_test(a_frame_that_is_not_the_next_ends_the_group_and_the_peer_is_told),
         cmocka_unit_test(a_peer_that_is_ahead_is_found_out),
         cmocka_unit_test(what_is_right_is_taken_however_it_is_cut),
+        cmocka_unit_test(a_message_that_changes_its_length_ends_the_group),
         cmocka_unit_test(garbage_ends_the_group),
         cmocka_unit_test(a_closed_connection_ends_a_wait_at_any_byte),
         cmocka_unit_test(a_process_that_says_nothing_is_missed_in_a_meeting_too),

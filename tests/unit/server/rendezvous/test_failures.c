@@ -167,8 +167,8 @@ static void test_rank_goes_away(void **state)
     close(first.fd);
     rig_join_rank(&r, 0);
     rig_join_rank(&r, 2);
-    rig_check_failed(&r.ranks[0], LF_IO, "rank 1 went away");
-    rig_check_failed(&r.ranks[2], LF_IO, "rank 0 gave up: rank 1 went away");
+    rig_check_failed(&r.ranks[0], LF_DEVICE, "rank 1 went away");
+    rig_check_failed(&r.ranks[2], LF_DEVICE, "rank 0 gave up: rank 1 went away");
 }
 
 static void test_rank_never_ready(void **state)

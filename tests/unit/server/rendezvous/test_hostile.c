@@ -179,7 +179,7 @@ static void test_replay(void **state)
     assert_int_equal(raw_hear(first.fd, &got), LF_OK); /* the table: all are in */
     close(first.fd);
     rig_join_rank(&r, 0); /* its READY never came */
-    rig_check_failed(&r.ranks[0], LF_IO, "rank 1 went away");
+    rig_check_failed(&r.ranks[0], LF_DEVICE, "rank 1 went away");
 
     begin_first(2);
     struct raw again = {.fd = raw_connect(r.port)};
