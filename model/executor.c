@@ -243,17 +243,26 @@ static bool has_fused_norm(const struct lf_op *op)
     return op->out[LF_OP_Y_SUM_SQUARES] != LF_NONE || op->in[LF_OP_X_SUM_SQUARES] != LF_NONE;
 }
 
-/* Each shape once, for as many tokens as it may have: other programs have no others. */
-static void prepare_gemms(struct lf_executor *x)
+/* Each shape once, for as many tokens as it may have in such a step: other programs have no others. */
+static void prepare_gemms_of(struct lf_executor *x, int n_tokens)
 {
     const struct lf_ops *ops = lf_device_ops(x->dev);
     if (!ops->gemm_prepare) return;
-    struct lf_step s = step_init(x, LF_WANTED_ALL, x->limits.chunk, x->limits.max_out);
+    struct lf_step s = step_init(x, LF_WANTED_ALL, n_tokens, LF_MIN(n_tokens, x->limits.max_out));
     for (int i = 0; i < s.program->n_ops; i++) {
         if (!lf_op_has_gemm(s.program->ops[i].kind)) continue;
         struct lf_gemm_params p = lf_step_gemm_params(&s, &s.program->ops[i]);
         if (!is_prepared(&s, i, &p)) ops->gemm_prepare(x->dev, &p);
     }
+}
+
+/* Where ranks divide a step's rows, one that is just too small to be divided may have more of them for each. */
+static void prepare_gemms(struct lf_executor *x)
+{
+    const struct lf_split *split = &x->hp->split;
+    prepare_gemms_of(x, x->limits.chunk);
+    if (lf_split_divides(x->limits.chunk, split))
+        prepare_gemms_of(x, lf_split_rows_least(split) * lf_split_n_cp(split) - 1);
 }
 
 /* All ranks are here, and what they have asked their devices for before is done: nothing is made or loaded any more

@@ -223,13 +223,14 @@ static void all_reduce(struct lf_comm *c, const struct lf_all_reduce_params *p)
         lf_cuda_check(dev, lf_cuda_peer_all_reduce(&c->cuda->peers, p, lf_cuda_launch(dev)), "all-reduce");
 }
 
-/* Kernels count bytes in 31 bits: as many rows at a time as they can. */
+/* Kernels count words in 31 bits, bytes where rows are not made of words: as many rows at a time as they can. */
 static void all_gather(struct lf_comm *c, const struct lf_all_gather_params *p)
 {
     struct lf_device *dev = c->cuda->dev;
     size_t row_bytes = p->first[c->n_ranks], own_bytes = p->first[c->rank + 1] - p->first[c->rank];
-    LF_ASSERT(row_bytes <= INT32_MAX);
-    int most = (int)LF_MIN(INT32_MAX / LF_MAX(row_bytes, 1), (size_t)INT32_MAX);
+    size_t most_bytes = INT32_MAX * lf_cuda_peer_gather_unit(&c->cuda->peers, p);
+    LF_ASSERT(row_bytes <= most_bytes);
+    int most = (int)LF_MIN(most_bytes / LF_MAX(row_bytes, 1), (size_t)INT32_MAX);
     for (int row = 0; (row == 0 || row < p->n_rows) && lf_cuda_ok(dev); row += LF_MIN(most, p->n_rows - row)) {
         struct lf_all_gather_params some = *p;
         some.out = (char *)p->out + (size_t)row * row_bytes;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/check.h"
+#include "core/log.h"
 #include "device/cpu/sysinfo.h"
 #include "device/cpu/threads.h"
 #include "device/cuda/cuda_impl.h"
@@ -135,7 +136,11 @@ static void ask_others(struct lf_device_info *info, int idx, bool asks, uint64_t
     info->n_gpus = 1;
     while (info->n_gpus < n) {
         struct lf_gpu *gpu = &info->gpus[info->n_gpus];
-        if (ask_other(gpu, idx + info->n_gpus) != cudaSuccess) break;
+        cudaError_t rc = ask_other(gpu, idx + info->n_gpus);
+        if (rc != cudaSuccess) {
+            LF_WARN("cuda:%d cannot be asked: %s", idx + info->n_gpus, cudaGetErrorString(rc));
+            break;
+        }
         gpu->available_bytes -= LF_MIN(gpu->available_bytes, own_bytes);
         info->n_gpus++;
     }

@@ -22,7 +22,7 @@
 #include "device/cuda/warp.cuh"
 
 enum { FEW_THREADS = 128, FEW_FLOATS = 4 /* of a thread */ };
-enum { GATHER_BYTES = 32 * 1024 /* of a piece: the first is soon on its way */ };
+enum { GATHER_BYTES = 32 * 1024 /* of a piece */ };
 static_assert((int)GATHER_BYTES <= LF_PEER_PIECE_BYTES, "pieces fit in slots");
 static_assert((int)LF_PEER_NORM_FLOATS <= LF_PEER_BLOCKS * FEW_THREADS * FEW_FLOATS, "blocks have counts");
 static_assert(FEW_THREADS * FEW_FLOATS / 2 == PACKETS_A_BLOCK, "each block has packets of its own");
@@ -310,12 +310,17 @@ int lf_cuda_peer_all_reduce(const struct lf_peers *peers, const struct lf_all_re
     return queue_kernel(kernel, {piece_blocks(p->n * sizeof(float)), PIECE_THREADS}, how, args);
 }
 
-int lf_cuda_peer_all_gather(const struct lf_peers *peers, const struct lf_all_gather_params *p,
-                            struct lf_cuda_launch how)
+size_t lf_cuda_peer_gather_unit(const struct lf_peers *peers, const struct lf_all_gather_params *p)
 {
     size_t all = (size_t)p->out | (size_t)p->x;
     for (int r = 0; r <= peers->n_ranks; r++) all |= p->first[r];
-    size_t unit = all % sizeof(uint4) == 0 ? sizeof(uint4) : all % sizeof(uint32_t) == 0 ? sizeof(uint32_t) : 1;
+    return all % sizeof(uint4) == 0 ? sizeof(uint4) : all % sizeof(uint32_t) == 0 ? sizeof(uint32_t) : 1;
+}
+
+int lf_cuda_peer_all_gather(const struct lf_peers *peers, const struct lf_all_gather_params *p,
+                            struct lf_cuda_launch how)
+{
+    size_t unit = lf_cuda_peer_gather_unit(peers, p);
     gather_args args = {*peers, p->out, p->x, {}, (uint32_t)p->n_rows, 0};
     for (int r = 0; r <= peers->n_ranks; r++) args.first[r] = (uint32_t)(p->first[r] / unit);
     for (int r = 0; r < peers->n_ranks; r++)

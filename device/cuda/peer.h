@@ -73,6 +73,9 @@ int lf_cuda_peer_setup(void);
 /* A message of up to LF_PEER_FEW_FLOATS, or with a norm, is pushed, a longer one is reduced by parts. */
 int lf_cuda_peer_all_reduce(const struct lf_peers *peers, const struct lf_all_reduce_params *p,
                             struct lf_cuda_launch how);
+/* Bytes of the words that a gather moves: what all rows, and where they lie, are multiples of. Of such words it has
+ * fewer than 2^31. The same on all ranks. */
+size_t lf_cuda_peer_gather_unit(const struct lf_peers *peers, const struct lf_all_gather_params *params);
 /* The params' first is the host's memory. Of no bytes: a barrier. */
 int lf_cuda_peer_all_gather(const struct lf_peers *peers, const struct lf_all_gather_params *p,
                             struct lf_cuda_launch how);
