@@ -9,30 +9,12 @@
 #include <unistd.h>
 
 #include "core/check.h"
-#include "device/comm.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "device/comm.h"
 #include "server/commands.h"
+#include "server/ends.h"
 #include "server/ranks.h"
-
-static void exit_now(int sig)
-{
-    (void)sig;
-    _exit(LF_EXIT_OK);
-}
-
-static void exit_failed(int sig)
-{
-    (void)sig;
-    _exit(LF_EXIT_FAILED);
-}
-
-static void handle_ends(void (*handler)(int))
-{
-    struct sigaction action = {.sa_handler = handler};
-    (void)sigaction(SIGTERM, &action, NULL);
-    (void)sigaction(SIGINT, &action, NULL);
-}
 
 static void wait_for_rank_0(int sig)
 {
@@ -40,14 +22,14 @@ static void wait_for_rank_0(int sig)
     (void)sig;
     ssize_t n = write(STDERR_FILENO, said, sizeof(said) - 1);
     (void)n;
-    handle_ends(exit_failed);
+    lf_handle_ends(lf_end_failed);
 }
 
 /* The signals that serve fetches come by themselves here; a log that is moved away is not opened anew. */
 static void take_signals(void)
 {
     sigset_t none;
-    handle_ends(exit_now);
+    lf_handle_ends(lf_end_now);
     (void)signal(SIGHUP, SIG_IGN);
     (void)sigemptyset(&none);
     (void)pthread_sigmask(SIG_SETMASK, &none, NULL);
@@ -69,7 +51,7 @@ static enum lf_status load(struct lf_runtime *rt, struct lf_err *err)
 static int end(struct lf_runtime *rt, enum lf_status status, const struct lf_err *err)
 {
     if (status != LF_SHUTDOWN) LF_ERROR("rank %d ends: %s", rt->rank, err->message);
-    handle_ends(status == LF_SHUTDOWN ? exit_now : exit_failed); /* launchers signal one rank after another */
+    lf_handle_ends(status == LF_SHUTDOWN ? lf_end_now : lf_end_failed); /* launchers signal one rank after another */
     lf_runtime_close(rt);
     return status == LF_SHUTDOWN ? LF_EXIT_OK : LF_EXIT_FAILED;
 }
@@ -82,12 +64,12 @@ int lf_follow(struct lf_runtime *rt, struct lf_notify *notify)
     enum lf_status status = load(rt, &err);
     if (status != LF_OK) {
         int exit_status = status == LF_SHUTDOWN ? LF_EXIT_OK : lf_report(&err);
-        if (status != LF_SHUTDOWN) handle_ends(exit_failed);
+        if (status != LF_SHUTDOWN) lf_handle_ends(lf_end_failed);
         lf_runtime_close(rt);
         lf_notify_close(notify);
         return exit_status;
     }
-    handle_ends(wait_for_rank_0);
+    lf_handle_ends(wait_for_rank_0);
     printf("ready in %.2f s: rank %d of %d, %.1f MiB, on %s\n", (double)(lf_clock_ns() - started_ns) / LF_NS_PER_S,
            rt->rank, rt->plan.n_ranks, (double)rt->plan.total_bytes / (1024.0 * 1024.0), rt->plan.device);
     fflush(stdout);

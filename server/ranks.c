@@ -14,6 +14,7 @@
 #include "core/log.h"
 #include "server/commands.h"
 #include "server/device_choice.h"
+#include "server/ends.h"
 
 struct rank {
     struct lf_ranks *all;
@@ -155,12 +156,6 @@ static void *rank_main(void *arg)
     return NULL;
 }
 
-static void exit_failed(int sig)
-{
-    (void)sig;
-    _exit(LF_EXIT_FAILED);
-}
-
 /* Signals belong to the thread that waits for them. */
 static enum lf_status start_thread(pthread_t *thread, void *(*main)(void *), void *arg, const char *name,
                                    struct lf_err *err)
@@ -233,7 +228,7 @@ static enum lf_status start_process(struct lf_ranks *ranks, struct lf_err *err)
 
 static enum lf_status start_all(struct lf_ranks *ranks, struct lf_err *err)
 {
-    struct sigaction action = {.sa_handler = exit_failed};
+    struct sigaction action = {.sa_handler = lf_end_failed};
     (void)sigaction(SIGALRM, &action, NULL);
     if (ranks->is_apart) return start_process(ranks, err);
     LF_TRY(lf_comm_group_create(&ranks->group, ranks->n, LF_RANKS_TIMEOUT_MS, err));

@@ -23,6 +23,7 @@
 #include "model/generation_config.h"
 #include "server/auto_split.h"
 #include "server/commands.h"
+#include "server/ends.h"
 #include "server/engine/engine.h"
 #include "server/follow.h"
 #include "server/http/conn/http_server.h"
@@ -255,31 +256,6 @@ static void on_progress(void *ctx, uint64_t done, uint64_t total)
 
 /* ---- signals ---- */
 
-static void exit_now(int sig)
-{
-    (void)sig;
-    _exit(LF_EXIT_OK);
-}
-
-static void exit_failed(int sig)
-{
-    (void)sig;
-    _exit(LF_EXIT_FAILED);
-}
-
-/* TERM and INT run this from now on; the other threads keep them blocked, so it is this one that is interrupted. */
-static void handle_ends(void (*handler)(int))
-{
-    struct sigaction action = {.sa_handler = handler};
-    sigset_t ends;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGINT);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    pthread_sigmask(SIG_UNBLOCK, &ends, NULL);
-}
-
 static void block_ends(void)
 {
     sigset_t ends;
@@ -302,7 +278,7 @@ static void block_signals(sigset_t *set)
 
 static enum lf_status load_interruptibly(struct server *s, struct lf_err *err)
 {
-    handle_ends(exit_now);
+    lf_handle_ends(lf_end_now);
     enum lf_status status = lf_runtime_load(&s->rt, on_progress, s, err);
     block_ends();
     return status;
@@ -360,7 +336,7 @@ static void end_dead(const struct lf_engine_state *state, int ms)
 static void drain(struct server *s)
 {
     struct lf_engine_state state;
-    handle_ends(exit_failed);
+    lf_handle_ends(lf_end_failed);
     int n_in_flight = lf_http_server_n_in_flight(s->http);
     LF_INFO("draining in_flight=%d", n_in_flight);
     lf_notify_tell(&s->notify, "STOPPING=1\nSTATUS=draining, %d requests in flight", n_in_flight);
@@ -444,7 +420,7 @@ static void print_ready(const struct server *s)
 static int fail(struct server *s, const struct lf_err *err)
 {
     int exit_status = lf_report(err);
-    handle_ends(exit_failed);
+    lf_handle_ends(lf_end_failed);
     if (s->rt.ranks) lf_ranks_fail(s->rt.ranks, err);
     lf_http_server_destroy(s->http);
     lf_runtime_close(&s->rt);

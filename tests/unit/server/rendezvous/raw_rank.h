@@ -114,4 +114,20 @@ static inline void raw_expect_closed(int fd, int within_ms)
     assert_true(recv(fd, &byte, 1, MSG_DONTWAIT) <= 0);
 }
 
+/* Each test begins and ends with the same descriptors. */
+static int n_fds_before;
+
+static inline int begin(void **state)
+{
+    (void)state;
+    n_fds_before = rig_count_fds();
+    return 0;
+}
+
+static inline int end(void **state)
+{
+    (void)state;
+    return rig_count_fds() == n_fds_before ? 0 : -1;
+}
+
 #endif

@@ -5,21 +5,6 @@
 
 static struct rig r;
 static struct rig_rank wrong;
-static int n_fds;
-
-/* Each test begins and ends with the same descriptors. */
-static int begin(void **state)
-{
-    (void)state;
-    n_fds = rig_count_fds();
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    return rig_count_fds() == n_fds ? 0 : -1;
-}
 
 /* A rank of the rig's group that differs from the true one. */
 static void copy_rank(int rank)

@@ -12,20 +12,6 @@
 enum { MIB = 1024 * 1024, FLOOD_N = 10000 };
 
 static struct rig r;
-static int n_fds;
-
-static int begin(void **state)
-{
-    (void)state;
-    n_fds = rig_count_fds();
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    return rig_count_fds() == n_fds ? 0 : -1;
-}
 
 static void begin_first(int n_ranks)
 {
