@@ -49,6 +49,7 @@ static struct lf_op_row row_of(const struct lf_op_table_opts *o, int op_idx)
     struct lf_cost_step step = {.n_tokens = o->step.n_tokens,
                                 .n_own = lf_split_n_rows(o->step.n_tokens, &o->hp->split),
                                 .n_cp = o->hp->split.n_cp,
+                                .n_ranks = o->hp->split.n_ranks,
                                 .n_out = 1,
                                 .kv_len = o->step.kv_len,
                                 .kv_layer_bytes = kv_layer_bytes(o, op->layer),
@@ -60,6 +61,7 @@ static struct lf_op_row row_of(const struct lf_op_table_opts *o, int op_idx)
     row.n_in = op->in[LF_OP_X] == LF_NONE ? 1 : values[op->in[LF_OP_X]].width;
     row.flops = cost.flops;
     row.bytes = cost.bytes;
+    row.received_bytes = cost.received_bytes;
     row.seconds = o->seconds ? o->seconds[op_idx] : 0;
     return row;
 }
@@ -76,6 +78,7 @@ static void add(struct lf_op_row *sum, const struct lf_op_row *row)
     sum->weight_bytes += row->weight_bytes;
     sum->flops += row->flops;
     sum->bytes += row->bytes;
+    sum->received_bytes += row->received_bytes;
     sum->seconds += row->seconds;
 }
 

@@ -27,6 +27,7 @@ struct lf_op_row {
     uint64_t weight_bytes; /* packed; bytes that two slots share are the first one's */
     double flops;          /* a multiplication and an addition are two */
     double bytes;          /* weights, values and KV read and written, each once */
+    double received_bytes; /* of collectives: what each rank receives of the others */
     double seconds;        /* measured; 0: not */
 };
 

@@ -394,9 +394,10 @@ static const struct lf_option rows[] = {
          "there, and each step that decodes reads all weights N times. With both there are N times M "
          "ranks. Answers are the same whatever else is served, as far as they are with one rank, and may differ in "
          "their last bits between one split and another. Which models can be divided is in docs/models.md; not yet "
-         "with --cache-dir or --cache-memory. auto takes the tp=N (cp is not among what it tries) that fits and "
-         "answers soonest by what is known "
-         "of the GPUs, and one rank on a CPU; `plan` says what each N would give.",
+         "with --cache-dir or --cache-memory. auto takes, of those that fit, the longest context, and then what "
+         "answers a "
+         "request of that length soonest by what is known of the GPUs, its first token and 512 behind it; on a CPU it "
+         "is one rank. `plan` says what each would give.",
      .commands = MODELS,
      .group = LF_GROUP_DEVICE},
     {.name = "isa",

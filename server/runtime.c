@@ -172,11 +172,11 @@ static enum lf_status open_device(struct lf_runtime *rt, struct lf_err *err)
                    "without --rank, or --device cpu");
 }
 
-enum lf_status lf_runtime_split(struct lf_runtime *rt, int n_ranks, struct lf_err *err)
+enum lf_status lf_runtime_split(struct lf_runtime *rt, int n_ranks, int n_cp, struct lf_err *err)
 {
-    LF_TRY(lf_opts_check_ranks(rt->config, n_ranks, err));
-    rt->hp.split = (struct lf_split){.n_ranks = n_ranks, .rows_least = rt->hp.split.rows_least};
-    rt->dev_opts.n_ranks = n_ranks;
+    LF_TRY(lf_opts_check_ranks(rt->config, n_ranks * n_cp, err));
+    rt->hp.split = (struct lf_split){.n_ranks = n_ranks, .n_cp = n_cp, .rows_least = rt->hp.split.rows_least};
+    rt->dev_opts.n_ranks = n_ranks * n_cp;
     return find_block_bytes(rt, err);
 }
 

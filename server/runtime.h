@@ -11,7 +11,7 @@
 #include "model/hparams.h"
 #include "model/model.h"
 #include "model/plan.h"
-#include "model/split_cost.h"
+#include "model/split_choice.h"
 #include "server/config.h"
 #include "server/model_dir.h"
 #include "template/answer_vocabulary.h"
@@ -51,8 +51,9 @@ struct lf_runtime {
  * is left to close. */
 LF_MUST_CHECK enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *config, bool need_tokenizer,
                                              struct lf_err *err);
-/* From now on the model is divided over so many ranks: before plan. LF_UNSUPPORTED beside what they do not have yet. */
-LF_MUST_CHECK enum lf_status lf_runtime_split(struct lf_runtime *rt, int n_ranks, struct lf_err *err);
+/* From now on the model is divided over so many ranks, and contexts over n_cp times as many: before plan.
+ * LF_UNSUPPORTED beside what they do not have yet. */
+LF_MUST_CHECK enum lf_status lf_runtime_split(struct lf_runtime *rt, int n_ranks, int n_cp, struct lf_err *err);
 /* The device anew, for its ranks share the host's threads: before load. */
 LF_MUST_CHECK enum lf_status lf_runtime_reopen(struct lf_runtime *rt, struct lf_err *err);
 /* Fills rt->plan, and makes the vocabulary that it counts where answers may be constrained: by a server, or by

@@ -117,12 +117,35 @@ static double rows_read(const struct lf_program *p, const struct lf_op *op, cons
     return slot->n_out * lf_cost_experts(rows / k, k, slot->n_experts);
 }
 
+/* A sum is added up by parts: a rank receives its own part of all others', and then the parts that they have added up.
+ * Of what is gathered it has its own. Of partial results it receives those of the rows that it is to have, from each.
+ */
+static double received_bytes(const struct lf_program *p, const struct lf_op *op, const struct lf_cost_step *step)
+{
+    double y = value_bytes(p, step, op->out[LF_OP_Y]), n_cp = LF_MAX(step->n_cp, 1), n_ranks = LF_MAX(step->n_ranks, 1);
+    switch (op->kind) {
+    case LF_OP_ALL_REDUCE:
+        return 2 * (n_ranks - 1) / n_ranks * y;
+    case LF_OP_ALL_GATHER:
+        return (n_ranks - 1) / n_ranks * y;
+    case LF_OP_GATHER_ROWS:
+        return (n_cp - 1) / n_cp * y;
+    case LF_OP_LSE_COMBINE:
+        y += (double)sizeof(float) * lf_cost_rows(step, &p->values[op->out[LF_OP_Y]]) *
+             p->values[op->in[LF_OP_LSE]].width;
+        return (n_cp - 1) * y;
+    default:
+        return 0;
+    }
+}
+
 struct lf_op_cost lf_pass_cost(const struct lf_program *p, const struct lf_op *op, const struct lf_slot *slots,
                                const struct lf_weight *weights, const struct lf_cost_step *step)
 {
     struct lf_op_cost cost = {.flops = elementwise_flops(p, op, step)};
     double rows = lf_cost_rows(step, &p->values[op->out[LF_OP_Y]]);
     if (does_nothing(op, step)) return cost;
+    cost.received_bytes = received_bytes(p, op, step);
     if (op->kind == LF_OP_ATTENTION) cost = attention_cost(p, op, step);
     if (op->kind == LF_OP_ROUTE || op->kind == LF_OP_EXPERT_SUM) cost.flops = routing_flops(p, op, step);
     if (lf_op_has_gemm(op->kind) || op->kind == LF_OP_EXPERT_GEMM) {

@@ -60,14 +60,18 @@ struct lf_cost_step {
     int n_tokens, n_out, kv_len;
     int n_own;               /* of n_tokens; where contexts are not divided all, which 0 says too */
     int n_cp;                /* ranks that divide them; 0: 1 */
+    int n_ranks;             /* ranks that divide layers; 0: 1 */
     uint64_t kv_layer_bytes; /* K and V of one token in the op's layer */
     uint64_t act_bytes;      /* of an element of act_dtype */
 };
 struct lf_op_cost {
     double flops, bytes;
+    double received_bytes; /* of collectives: what each rank receives of the others */
 };
 /* cost.c: floating-point operations of an op, and the bytes that it must read and write: of experts those that its
- * tokens are expected to choose, each expert as likely as any. weights: by slot, data is not looked at. */
+ * tokens are expected to choose, each expert as likely as any. What ranks exchange is that of GPUs (device/comm.h),
+ * where messages are large: sums go by parts, combined rows to their owners. weights: by slot, data is not looked at.
+ */
 struct lf_op_cost lf_pass_cost(const struct lf_program *program, const struct lf_op *op, const struct lf_slot *slots,
                                const struct lf_weight *weights, const struct lf_cost_step *step);
 int lf_cost_rows(const struct lf_cost_step *step, const struct lf_value *value);

@@ -44,25 +44,45 @@ class Shape(harness.Case):
 
     def check_automatic_splits(self, plan):
         status, _, p = plan("--gpu-memory", "80G", "--gpus", "4", "--parallel", "auto")
-        self.assertEqual((status, p["ranks"], p["split"]["tp"]), (0, 4, 4))
-        one, two, three, four = p["splits"]
+        self.assertEqual((status, p["ranks"], p["split"]["tp"], p["split"]["cp"]), (0, 4, 4, 1))
+        splits = {(s["tp"], s["cp"]): s for s in p["splits"]}
+        self.assertEqual(len(splits), 8)
+        one, two, three, four = (splits[n, 1] for n in (1, 2, 3, 4))
+        contexts = splits[1, 4]
         self.assertIn("32 query heads", three["why_not"])
         self.assertTrue(one["fits"] and two["fits"] and four["fits"])
         self.assertGreater(one["needed_bytes"], 1.9 * two["needed_bytes"])
         self.assertGreater(one["token_seconds"], two["token_seconds"])
         self.assertGreater(two["first_token_seconds"], four["first_token_seconds"])
+        self.assertGreater(four["first_token_seconds"], contexts["first_token_seconds"])
+        self.assertGreater(contexts["token_seconds"], splits[2, 2]["token_seconds"])
+        self.assertGreater(splits[2, 2]["token_seconds"], four["token_seconds"])
+        self.assertGreater(contexts["needed_bytes"], 2 * four["needed_bytes"])  # its weights are whole
         named = plan("--gpu-memory", "80G", "--parallel", "tp=4")[2]
         self.assertEqual({k: p[k] for k in named}, named)  # what was chosen is what its name has
         small = plan("--gpu-memory", "20G", "--gpus", "2", "--parallel", "auto")[2]
-        self.assertEqual([s["fits"] for s in small["splits"]], [False, True])
-        self.assertEqual(small["split"], {"tp": 2, "reason": "tp=2: no other one fits"})
+        self.assertEqual([s["fits"] for s in small["splits"]], [False, True, False])
+        self.assertEqual(small["split"], {"tp": 2, "cp": 1, "reason": "tp=2: no other one fits"})
         unknown = plan("--gpu-memory", "80G", "--gpu-sms", "108", "--gpus", "2", "--parallel", "auto")[2]
         self.assertEqual(unknown["split"]["tp"], 1)
         self.assertNotIn("token_seconds", unknown["splits"][0])
         kept = plan("--gpu-memory", "80G", "--gpus", "2", "--parallel", "auto", "--cache-memory", "8G")[2]
-        self.assertIn("--cache-memory is not implemented for several ranks", kept["splits"][1]["why_not"])
+        for split in kept["splits"][1:]:
+            self.assertIn("--cache-memory is not implemented for several ranks", split["why_not"])
         longer = plan("--gpu-memory", "80G", "--gpus", "4", "--parallel", "auto", "--max-position", "1M", "--ctx", "1M")[2]
-        self.assertEqual([s.get("fits") for s in longer["splits"]], [False, True, None, True])
+        self.assertEqual([s.get("fits") for s in longer["splits"]], [False, True, False, None, True, True, True, True])
+        document = plan("--gpu-memory", "80G", "--gpus", "8", "--parallel", "auto", "--max-position", "1M", "--ctx", "1M")[2]
+        self.assertEqual((document["split"]["tp"], document["split"]["cp"], document["context_ranks"]), (2, 4, 4))
+        whole = plan("--gpu-memory", "80G", "--parallel", "tp=2,cp=4", "--max-position", "1M", "--ctx", "1M")[2]
+        self.assertEqual({k: document[k] for k in whole}, whole)
+        with tempfile.TemporaryDirectory(prefix="lf_shape_") as dir:  # what contexts are not divided with is passed by
+            with open("tests/bench/shapes/llama-3.1-8b/config.json") as f:
+                shape = json.load(f)
+            with open(os.path.join(dir, "config.json"), "w") as f:
+                json.dump({**shape, "torch_dtype": "float16"}, f)
+            args = ("plan", "--model", dir, "--load", "dummy", "--gpu-memory", "80G", "--gpus", "2", "--parallel", "auto")
+            self.assertIn("\n  Not cp=2: attention on a GPU: stripe 0 of 2 with activations of type f16; contexts are "
+                          "divided with bf16.\n", self.command(*args).stdout)
 
     def test_a_gpu_that_is_not_here_is_planned_for(self):
         def plan(*args):
