@@ -563,7 +563,7 @@ static enum lf_status check_ranks(const struct frame *f, struct lf_err *err)
     if (f->hp->delta.n_v_heads > 0)
         return lf_fail(err, LF_UNSUPPORTED,
                        "gated delta nets have not been run over several GPUs yet: expected one GPU, or --device cpu");
-    if (n_ranks <= LF_GPU_RANKS_N) return LF_OK;
+    if (n_ranks <= LF_GPU_RANKS_N || f->opts.is_forecast) return LF_OK;
     return lf_fail(err, LF_UNSUPPORTED, "ranks on GPUs are those of one machine, %d at most, not %d", LF_GPU_RANKS_N,
                    n_ranks);
 }

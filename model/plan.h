@@ -40,6 +40,7 @@ struct lf_plan_opts {
     uint64_t below_tokens, below_bytes;
     int n_blocks;      /* of the cache, exactly: of a rank whose rank 0 has planned; 0: kv_tokens */
     bool ranks_apart;  /* ranks of CPUs are processes: the plan is of one of them */
+    bool is_forecast;  /* of more GPUs than may run together */
     bool no_fusion;    /* --no-fusion: the plain ops alone */
     bool cache_groups; /* layers with windows keep the last tokens alone (kv/kv_layout.h); else all do */
 };

@@ -13,7 +13,11 @@ static const struct lf_gpu_figures h100 = {
     .layer_s = 15.7e-6,
     .sum = {.start_s = 2.8e-6, .rank_s = 0.5e-6, .two_bytes_per_s = 300e9, .more_bytes_per_s = 300e9},
     .gather = {.start_s = 4.2e-6, .rank_s = 0.4e-6, .two_bytes_per_s = 267e9, .more_bytes_per_s = 289e9},
-    .combine = {.start_s = 2.4e-6, .rank_s = 0.9e-6, .two_bytes_per_s = 239e9, .more_bytes_per_s = 302e9}};
+    .combine = {.start_s = 2.4e-6, .rank_s = 0.9e-6, .two_bytes_per_s = 239e9, .more_bytes_per_s = 302e9},
+    /* not measured: an adapter of 400 Gbit/s for each GPU, nine tenths of it */
+    .n_host = 8,
+    .network_bytes_per_s = 45e9,
+    .network_s = 5e-6};
 enum { H100_SM = 90, H100_N_SMS = 132 };
 
 const struct lf_gpu_figures *lf_gpu_figures_of(const struct lf_device_info *info)
@@ -38,14 +42,24 @@ static const struct lf_message_figures *message_of(const struct lf_gpu_figures *
     }
 }
 
-/* Of all ops of a row. */
-static double collective_s(const struct lf_message_figures *m, const struct lf_op_row *row,
-                           const struct lf_split *split)
+/* Of what a rank of a context receives, the part that comes from other hosts. */
+static double remote_part(const struct lf_gpu_figures *gpu, const struct lf_split *split)
 {
-    bool is_sum = row->kind == LF_OP_ALL_REDUCE || row->kind == LF_OP_ALL_GATHER;
+    int n = lf_split_n_cp(split), n_here = gpu->n_host / lf_split_n_ranks(split);
+    return lf_split_world(split) <= gpu->n_host ? 0 : (double)(n - n_here) / (n - 1);
+}
+
+/* Of all ops of a row. */
+static double collective_s(const struct lf_gpu_figures *gpu, const struct lf_message_figures *m,
+                           const struct lf_op_row *row, const struct lf_split *split)
+{
+    bool is_sum = m == &gpu->sum;
     int n = is_sum ? lf_split_n_ranks(split) : lf_split_n_cp(split);
-    return row->n * (m->start_s + n * m->rank_s) +
-           row->received_bytes / (n == 2 ? m->two_bytes_per_s : m->more_bytes_per_s);
+    double remote = is_sum ? 0 : remote_part(gpu, split), bytes = row->received_bytes;
+    double links_s = (1 - remote) * bytes / (n == 2 ? m->two_bytes_per_s : m->more_bytes_per_s);
+    if (remote == 0) return row->n * (m->start_s + n * m->rank_s) + links_s;
+    return row->n * (m->start_s + n * m->rank_s + gpu->network_s) +
+           LF_MAX(links_s, remote * bytes / gpu->network_bytes_per_s);
 }
 
 double lf_split_exchange_s(const struct lf_gpu_figures *gpu, const struct lf_op_table *table,
@@ -54,7 +68,7 @@ double lf_split_exchange_s(const struct lf_gpu_figures *gpu, const struct lf_op_
     double seconds = 0;
     for (int i = 0; i < table->n_rows; i++) {
         const struct lf_message_figures *message = message_of(gpu, &table->rows[i]);
-        if (message) seconds += collective_s(message, &table->rows[i], split);
+        if (message) seconds += collective_s(gpu, message, &table->rows[i], split);
     }
     return seconds;
 }

@@ -8,7 +8,10 @@
  * both; cp divides keys, values and a chunk's rows, and leaves weights as they are. r is what a collective takes: the
  * sums of tp, the gathers and combines of cp. Stripes give each rank of a context the same share of the keys that any
  * token sees, so the slowest rank is any of them. b, f, t₀ and r were measured on one kind of GPU; for another one
- * there are no times, and a split is as good as the memory it saves. */
+ * there are no times, and a split is as good as the memory it saves.
+ *
+ * Of more ranks than a host has GPUs those of one context stand in several hosts, those that divide layers in one. What
+ * a rank receives of other hosts comes over the network while the rest comes over the links. */
 #ifndef LF_MODEL_SPLIT_COST_H
 #define LF_MODEL_SPLIT_COST_H
 
@@ -31,12 +34,15 @@ struct lf_gpu_figures {
     struct lf_message_figures sum;     /* all-reduces, and gathers of logits */
     struct lf_message_figures gather;  /* of the rows of a step whose contexts are divided */
     struct lf_message_figures combine; /* of partial results */
+    int n_host;                        /* GPUs that are linked so: ranks of layers, and those beside them */
+    double network_bytes_per_s; /* between hosts, of each GPU; and what a message adds. Nothing here has run so: */
+    double network_s;           /* figures that are assumed, for forecasts */
 };
 
 /* NULL: nothing is known of such a GPU. A CPU's ranks share what one of them has: nothing either. */
 const struct lf_gpu_figures *lf_gpu_figures_of(const struct lf_device_info *info);
 
-/* Seconds of a step: the table is that of one rank of the split. */
+/* Seconds of a step: the table is that of one rank of the split, which divides layers over n_host ranks at most. */
 double lf_split_step_s(const struct lf_gpu_figures *gpu, const struct lf_op_table *table, const struct lf_split *split,
                        int n_layers);
 /* What of it ranks exchange. */

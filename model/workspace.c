@@ -19,11 +19,12 @@ struct lf_attn_shape lf_workspace_attn_shape(const struct lf_layer_kinds *kinds,
                                              const struct lf_hparams *hp, const struct lf_step_limits *limits)
 {
     const struct lf_attn_shape_of_kinds *shape = &kinds->shapes[shape_idx];
+    int n_stripes = LF_MIN(hp->split.n_cp, (int)LF_RANKS_N); /* of more, which a forecast has, it takes no more */
     return (struct lf_attn_shape){.n_heads = lf_split_n_heads(hp->n_heads, &hp->split),
                                   .n_kv_heads = shape->n_kv_heads,
                                   .head_dim = shape->head_dim,
                                   .kv_dtype = limits->kv_dtype,
-                                  .stripe = {.idx = hp->split.cp_rank, .n = hp->split.n_cp},
+                                  .stripe = {.idx = hp->split.cp_rank, .n = n_stripes},
                                   .max_tokens = limits->chunk,
                                   .max_seqs = limits->max_seqs,
                                   .max_kv_len = limits->ctx,

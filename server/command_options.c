@@ -4,6 +4,8 @@
 #include "device/comm.h"
 #include "server/option_words.h"
 
+enum { FORECAST_GPUS_N = 1024 };
+
 const struct lf_option lf_command_options[] = {
     {.name = "seed",
      .type = LF_OPTION_SIZE,
@@ -69,6 +71,18 @@ const struct lf_option lf_command_options[] = {
      .arg = "N",
      .shown = "1",
      .help = "how many of --gpu-memory there are, for --parallel auto",
+     .commands = PLAN,
+     .group = LF_GROUP_DEVICE},
+    {.name = "forecast",
+     .type = LF_OPTION_INT,
+     .offset = FIELD(forecast),
+     .max = FORECAST_GPUS_N,
+     .fallback = "0",
+     .arg = "N",
+     .shown = "a plan",
+     .help = "in place of a plan what 1, 2, 4 … N GPUs of --gpu-memory would take by the model of costs, in hosts of 8",
+     .detail = "A prediction, of one request of --ctx tokens: more than 8 GPUs, those of several hosts, do not run "
+               "together. docs/scaling.md says what is assumed of a network, and what is left out.",
      .commands = PLAN,
      .group = LF_GROUP_DEVICE},
     {.name = "rank",

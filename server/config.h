@@ -69,7 +69,7 @@ struct lf_config {
     int ranks_timeout;                                    /* s */
     int isa;                                              /* 0: the best there is, else an lf_isa + 1 */
     uint64_t gpu_memory;                                  /* plan: not 0 for a GPU that need not be there */
-    int gpu_sms, gpus;                                    /* 0: by default */
+    int gpu_sms, gpus, forecast;                          /* 0: by default */
 
     /* scheduling */
     int step_ms;

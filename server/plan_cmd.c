@@ -4,6 +4,7 @@
 #include "core/check.h"
 #include "server/auto_split.h"
 #include "server/commands.h"
+#include "server/forecast.h"
 #include "server/runtime.h"
 
 enum { STEPS_N = 2, PROFILE_RUNS_N = 3 };
@@ -80,6 +81,22 @@ static int print_plan(struct lf_runtime *rt, struct lf_err *err)
     return exit_status;
 }
 
+static int print_forecast(struct lf_runtime *rt, struct lf_err *err)
+{
+    struct lf_buf page;
+    lf_buf_init(&page, 64 * 1024);
+    int exit_status = lf_forecast_print(rt, &page, err) == LF_OK ? LF_EXIT_OK : lf_report(err);
+    if (exit_status == LF_EXIT_OK && fwrite(page.ptr, 1, page.len, stdout) != page.len) exit_status = LF_EXIT_FAILED;
+    lf_buf_deinit(&page);
+    return exit_status;
+}
+
+static int plan(struct lf_runtime *rt, struct lf_err *err)
+{
+    if (rt->config->forecast > 0) return print_forecast(rt, err);
+    return lf_auto_split_plan(rt, true, err) == LF_OK ? print_plan(rt, err) : lf_report(err);
+}
+
 int lf_plan_command(const struct lf_config *config)
 {
     struct lf_runtime rt = {0};
@@ -90,8 +107,7 @@ int lf_plan_command(const struct lf_config *config)
         return LF_EXIT_REFUSED;
     }
     if (lf_runtime_open(&rt, config, false, &err) != LF_OK) return lf_report(&err);
-    enum lf_status status = lf_auto_split_plan(&rt, true, &err);
-    int exit_status = status == LF_OK ? print_plan(&rt, &err) : lf_report(&err);
+    int exit_status = plan(&rt, &err);
     lf_runtime_close(&rt);
     return exit_status;
 }

@@ -84,6 +84,26 @@ class Shape(harness.Case):
             self.assertIn("\n  Not cp=2: attention on a GPU: stripe 0 of 2 with activations of type f16; contexts are "
                           "divided with bf16.\n", self.command(*args).stdout)
 
+    def check_forecasts(self, plan):
+        longer = ("--gpu-memory", "80G", "--max-position", "1M", "--ctx", "1M")
+        p = plan(*longer, "--forecast", "64")[2]
+        self.assertEqual([r["gpus"] for r in p["forecast"]], [1, 2, 4, 8, 16, 32, 64])
+        self.assertEqual([r["fits"] for r in p["forecast"]], [False] + 6 * [True])
+        rows = p["forecast"][1:]
+        self.assertTrue(all(r["tp"] * r["cp"] == r["gpus"] and r["tp"] <= 8 for r in rows))
+        for few, many in zip(rows, rows[1:]):
+            self.assertLess(many["first_token_seconds"], few["first_token_seconds"])
+            self.assertGreater(many["exchange_seconds"] / many["first_token_seconds"],
+                               few["exchange_seconds"] / few["first_token_seconds"])
+        planned = plan(*longer, "--gpus", "8", "--parallel", "auto")[2]  # of one host with longer steps, that is
+        split = next(s for s in planned["splits"] if (s["tp"], s["cp"]) == (rows[2]["tp"], rows[2]["cp"]))
+        self.assertAlmostEqual(split["token_seconds"], rows[2]["token_seconds"])
+        self.assertAlmostEqual(split["first_token_seconds"] / rows[2]["first_token_seconds"], 1, delta=0.01)
+        args = ("plan", "--model", "tests/bench/shapes/llama-3.1-8b", "--load", "dummy", *longer, "--forecast", "2")
+        text = self.command(*args).stdout
+        self.assertIn("More than 8 GPUs do not run\ntogether: a forecast", text)
+        self.assertIn("\n      1 does not fit\n      2 tp=2 ", text)
+
     def test_a_gpu_that_is_not_here_is_planned_for(self):
         def plan(*args):
             r = self.command("plan", "--model", "tests/bench/shapes/llama-3.1-8b", "--load", "dummy", "--ctx", "128K", "--json",
@@ -110,6 +130,7 @@ class Shape(harness.Case):
             self.assertEqual(status, 0)
             self.assertLess(p["weight_bytes"], {"fp8": 0.6, "int4": 0.4}[format] * plain["weight_bytes"])
         self.check_automatic_splits(plan)
+        self.check_forecasts(plan)
         below = plan("--gpu-memory", "80G", "--cache-memory", "32G", "--cache-dir", "/nowhere")[2]
         self.assertEqual((below["cache_memory_bytes"], below["cache_memory_tokens"]), (32 << 30, (32 << 30) // (128 << 10)))
         self.assertGreater(below["disk_index_bytes"], 0)

@@ -79,6 +79,7 @@ complete -c longflash -n '__fish_seen_subcommand_from documents' -l all -d 'rm: 
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l gpu-memory -d 'plan for a GPU of so much memory, whether this machine has it or not' -x
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l gpu-sms -d 'multiprocessors of the GPU of --gpu-memory' -x
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l gpus -d 'how many of --gpu-memory there are, for --parallel auto' -x
+complete -c longflash -n '__fish_seen_subcommand_from plan' -l forecast -d 'in place of a plan what 1, 2, 4 … N GPUs of --gpu-memory would take by the model of costs, in hosts of 8' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l rank -d 'this process is rank R of --parallel, the others are processes, too; 0 is the server' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l ranks-address -d 'where rank 0 waits for the others while it starts' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l ranks-secret-file -d 'a file with the secret that all ranks know' -r -F

@@ -49,7 +49,8 @@ static void a_step_is_the_sum_of_the_formula(void **state)
         .layer_s = 1,
         .sum = {.start_s = 2, .rank_s = 0.5, .two_bytes_per_s = 50, .more_bytes_per_s = 100},
         .gather = {.start_s = 3, .rank_s = 0.25, .two_bytes_per_s = 20, .more_bytes_per_s = 40},
-        .combine = {.start_s = 4, .rank_s = 0.125, .two_bytes_per_s = 10, .more_bytes_per_s = 80}};
+        .combine = {.start_s = 4, .rank_s = 0.125, .two_bytes_per_s = 10, .more_bytes_per_s = 80},
+        .n_host = 8};
     const struct lf_split one = {.n_ranks = 1}, four = {.n_ranks = 4}, grid = {.n_ranks = 4, .n_cp = 2};
     struct lf_op_table t = {.n_rows = 6, .step = {.n_tokens = 1, .kv_len = 10}};
     t.rows[0] = (struct lf_op_row){.kind = LF_OP_GEMM, .n = 2, .weight_bytes = 4000, .bytes = 5000, .flops = 10000};
@@ -71,6 +72,28 @@ static void a_step_is_the_sum_of_the_formula(void **state)
     near(lf_split_step_s(&gpu, &t, &four, 7), 7 + 9.2 + sums, 1e-12);
     t.n_rows = 2;
     near(lf_split_step_s(&gpu, &t, &one, 7), 7 + 9.2, 1e-12);
+}
+
+/* Two hosts of four: of a context's ranks in one host two divide layers, so two of four are in this one. What is in
+ * another host comes over the network, while the rest comes over the links. */
+static void what_other_hosts_have_comes_over_the_network(void **state)
+{
+    (void)state;
+    struct lf_gpu_figures gpu = {
+        .sum = {.start_s = 2, .rank_s = 0.5, .two_bytes_per_s = 50, .more_bytes_per_s = 100},
+        .combine = {.start_s = 4, .rank_s = 0.125, .two_bytes_per_s = 10, .more_bytes_per_s = 80},
+        .n_host = 4,
+        .network_bytes_per_s = 25,
+        .network_s = 0.25};
+    const struct lf_split one_host = {.n_ranks = 1, .n_cp = 4}, two_hosts = {.n_ranks = 2, .n_cp = 4};
+    struct lf_op_table t = {.n_rows = 1};
+    t.rows[0] = (struct lf_op_row){.kind = LF_OP_LSE_COMBINE, .n = 2, .received_bytes = 300};
+    near(lf_split_exchange_s(&gpu, &t, &one_host), 2 * 4.5 + 300.0 / 80, 1e-12);
+    near(lf_split_exchange_s(&gpu, &t, &two_hosts), 2 * 4.75 + 200.0 / 25, 1e-12);
+    gpu.network_bytes_per_s = 1e9; /* then the links are what takes longer */
+    near(lf_split_exchange_s(&gpu, &t, &two_hosts), 2 * 4.75 + 100.0 / 80, 1e-12);
+    t.rows[0].kind = LF_OP_ALL_REDUCE; /* never leaves a host */
+    near(lf_split_exchange_s(&gpu, &t, &two_hosts), 2 * 3 + 300.0 / 50, 1e-12);
 }
 
 /* The 8B in bf16 on so many GPUs: a step of n_tokens at the end of kv_len. */
@@ -168,6 +191,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_are_those_of_one_kind_of_gpu),
         cmocka_unit_test(a_step_is_the_sum_of_the_formula),
+        cmocka_unit_test(what_other_hosts_have_comes_over_the_network),
         cmocka_unit_test(predictions_are_near_what_was_measured),
         cmocka_unit_test(what_contexts_exchange_is_what_was_measured),
     };
