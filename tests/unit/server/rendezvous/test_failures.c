@@ -156,6 +156,30 @@ static void test_rank_goes_away(void **state)
     rig_check_failed(&r.ranks[2], LF_DEVICE, "rank 0 gave up: rank 1 went away");
 }
 
+/* Who was in when the last one came is in then, or is awaited anew. */
+static void test_rank_is_gone_when_the_last_one_comes(void **state)
+{
+    (void)state;
+    struct lf_message m;
+    rig_make(&r, 3, "127.0.0.1");
+    rig_start_rank(&r, 0);
+    struct raw gone = raw_hello(r.port, 1, 0, 3);
+    assert_int_equal(raw_prove(&gone), LF_ANSWER_WELCOME);
+    close(gone.fd);
+    struct raw last = raw_hello(r.port, 2, 0, 3);
+    assert_int_equal(raw_prove(&last), LF_ANSWER_WELCOME);
+    struct pollfd p = {.fd = last.fd, .events = POLLIN};
+    assert_int_equal(poll(&p, 1, 200), 0); /* it is not told of a rank that is not there */
+    struct raw again = raw_hello(r.port, 1, 0, 3);
+    assert_int_equal(raw_prove(&again), LF_ANSWER_WELCOME);
+    assert_int_equal(raw_hear(last.fd, &m), LF_OK);
+    assert_int_equal(m.type, LF_WIRE_TABLE);
+    close(last.fd);
+    close(again.fd);
+    rig_join_rank(&r, 0);
+    rig_check_failed(&r.ranks[0], LF_DEVICE, "went away");
+}
+
 static void test_rank_never_ready(void **state)
 {
     (void)state;
@@ -269,6 +293,7 @@ int main(void)
         TEST(test_rank_0_is_not_there),
         TEST(test_name_is_not_known),
         TEST(test_rank_goes_away),
+        TEST(test_rank_is_gone_when_the_last_one_comes),
         TEST(test_rank_never_ready),
         TEST(test_stop),
         TEST(test_bad_options),
