@@ -49,11 +49,12 @@ void lf_device_isas(struct lf_buf *out)
     lf_buf_printf(out, "; this machine: %s", lf_isa_name(lf_cpuid_isa()));
 }
 
-/* "cuda:1" is called by "cuda". */
+/* "cuda:1" is called by "cuda"; of the CPU there is one. */
 static bool is_called(const struct lf_backend *backend, const char *name)
 {
     size_t n = strlen(backend->kind);
-    return strncmp(name, backend->kind, n) == 0 && (name[n] == '\0' || name[n] == ':');
+    if (strncmp(name, backend->kind, n) != 0) return false;
+    return name[n] == '\0' || (name[n] == ':' && backend != &lf_backend_cpu);
 }
 
 static enum lf_status open_backend(struct lf_device *dev, const struct lf_backend *backend,

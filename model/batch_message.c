@@ -66,8 +66,16 @@ static const int32_t *take(const int32_t *words, size_t n_words, size_t *at, int
     return words + *at - n;
 }
 
+/* A sequence's tables, of all groups: blocks of the cache. */
+static const int32_t *take_blocks(const int32_t *words, size_t n_words, size_t *at, int64_t n, int n_blocks)
+{
+    const int32_t *blocks = take(words, n_words, at, n);
+    for (int64_t i = 0; i < n; i++) LF_ASSERT(blocks[i] >= 0 && blocks[i] < n_blocks);
+    return blocks;
+}
+
 void lf_batch_unpack(struct lf_batch *out, struct lf_kv_seq *seqs, const int32_t *words, size_t n_words,
-                     const struct lf_step_limits *limits, const struct lf_kv_layout *layout)
+                     const struct lf_step_limits *limits, const struct lf_kv_layout *layout, int n_blocks)
 {
     size_t at = 0;
     int first_token = 0;
@@ -83,9 +91,11 @@ void lf_batch_unpack(struct lf_batch *out, struct lf_kv_seq *seqs, const int32_t
     }
     for (int i = 0; i < b.n_seqs; i++) {
         const int32_t *of_seq = take(words, n_words, &at, SEQ_WORDS);
-        int n_blocks = n_blocks_of(limits, of_seq[1]);
-        seqs[i] = (struct lf_kv_seq){.blocks = take(words, n_words, &at, (int64_t)layout->n_groups * n_blocks),
-                                     .table_stride = n_blocks,
+        LF_ASSERT(of_seq[1] >= 1 && of_seq[1] <= limits->ctx);
+        int stride = n_blocks_of(limits, of_seq[1]);
+        int64_t n_entries = (int64_t)layout->n_groups * stride;
+        seqs[i] = (struct lf_kv_seq){.blocks = take_blocks(words, n_words, &at, n_entries, n_blocks),
+                                     .table_stride = stride,
                                      .first_token = first_token,
                                      .n_tokens = of_seq[0],
                                      .kv_len = of_seq[1],

@@ -344,7 +344,7 @@ enum lf_status lf_model_follow(struct lf_model *model, struct lf_kv_cache *kv, s
         LF_TRY(lf_comm_hear(model->x.comm, model->message, model->message_words * word_bytes, &bytes, err));
         if (bytes == 0) continue; /* rank 0 is there */
         lf_batch_unpack(&batch, model->message_seqs, model->message, bytes / word_bytes, &model->x.limits,
-                        &model->x.kinds.layout);
+                        &model->x.kinds.layout, kv->view.n_blocks);
         lf_executor_run(&model->x, kv, &batch, n_out);
         n_out = model->x.sampled ? batch.n_out : 0;
         share_ids(model, n_out);

@@ -53,6 +53,9 @@ static void what_is_not_there_is_refused_by_name(void **state)
     struct lf_device_opts opts = {.name = "tpu", .max_isa = -1};
     assert_int_equal(lf_device_open(&dev, &opts, &err), LF_NOT_FOUND);
     assert_non_null(strstr(err.message, "tpu"));
+    opts.name = "cpu:1"; /* there is one */
+    assert_int_equal(lf_device_open(&dev, &opts, &err), LF_NOT_FOUND);
+    assert_non_null(strstr(err.message, "no device is called \"cpu:1\""));
     opts = (struct lf_device_opts){.name = "cpu", .n_threads = LF_THREADS_N + 1, .max_isa = -1};
     assert_int_equal(lf_device_open(&dev, &opts, &err), LF_INVALID);
     assert_non_null(strstr(err.message, "513"));

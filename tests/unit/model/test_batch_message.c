@@ -1,10 +1,23 @@
 /* A step as ranks tell it to each other: what arrives is what was said, and no message is longer than the longest. */
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "model/batch_message.h"
 #include "tests/support/test.h"
 
-enum { CHUNK = 300, MAX_SEQS = 3, MAX_OUT = 5, CTX = 1000, STRIDE = 20, GROUPS_N = 2, MARKS_N = 2 * MAX_SEQS + 64 };
+enum {
+    CHUNK = 300,
+    MAX_SEQS = 3,
+    MAX_OUT = 5,
+    CTX = 1000,
+    STRIDE = 20,
+    GROUPS_N = 2,
+    MARKS_N = 2 * MAX_SEQS + 64,
+    N_BLOCKS = 3000
+};
 
 static struct lf_step_limits limits = {.ctx = CTX, .chunk = CHUNK, .max_seqs = MAX_SEQS, .max_out = MAX_OUT};
 
@@ -60,7 +73,7 @@ static size_t pass_on(const struct step *s, const struct lf_kv_layout *layout)
     words[most] = GUARD;
     size_t n = lf_batch_pack(words, &s->batch, &limits, layout);
     assert_true(n <= most && words[most] == GUARD);
-    lf_batch_unpack(&got, seqs, words, n, &limits, layout);
+    lf_batch_unpack(&got, seqs, words, n, &limits, layout, N_BLOCKS);
     assert_int_equal(got.n_tokens, s->batch.n_tokens);
     assert_int_equal(got.n_seqs, s->batch.n_seqs);
     assert_int_equal(got.n_out, s->batch.n_out);
@@ -140,11 +153,56 @@ static void the_longest_has_as_many_words_as_are_reserved(void **state)
     assert_int_equal(pass_on(&s, &with_states), lf_batch_message_words(&limits, &with_states));
 }
 
+/* Whether reading these words ends the process. */
+static bool ends_who_reads(const int32_t *words, size_t n, const struct lf_kv_layout *layout)
+{
+    int how = 0;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        const struct rlimit none = {0, 0};
+        struct lf_batch got;
+        struct lf_kv_seq seqs[MAX_SEQS];
+        (void)setrlimit(RLIMIT_CORE, &none);
+        (void)signal(SIGABRT, SIG_DFL);
+        (void)close(STDERR_FILENO); /* what it says is no part of the test's output */
+        lf_batch_unpack(&got, seqs, words, n, &limits, layout, N_BLOCKS);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    return WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT;
+}
+
+static void what_is_no_step_ends_who_reads_it(void **state)
+{
+    (void)state;
+    struct step s;
+    const struct lf_kv_layout two = {.n_groups = GROUPS_N};
+    int32_t words[64];
+    make_step(&s, 1, (int[]){2}, (int[]){70}, 1); /* 4 counts, 2 ids, a place; 3 counts and 2 · 2 blocks */
+    size_t n = lf_batch_pack(words, &s.batch, &limits, &two);
+    assert_int_equal(n, 14);
+    assert_false(ends_who_reads(words, n, &two));
+    assert_true(ends_who_reads(words, n - 1, &two));
+    const struct {
+        int at, word;
+    } wrong[] = {{13, N_BLOCKS}, {13, -1}, {10, N_BLOCKS}, {8, CTX + 1}, {8, 0}, {0, 100}, {1, MAX_SEQS + 1}};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        int32_t right = words[wrong[i].at];
+        words[wrong[i].at] = wrong[i].word;
+        if (!ends_who_reads(words, n, &two)) fail_msg("word %d of %d is taken", wrong[i].at, wrong[i].word);
+        words[wrong[i].at] = right;
+    }
+    words[13] = N_BLOCKS - 1;
+    assert_false(ends_who_reads(words, n, &two));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_arrives_is_what_was_said),
         cmocka_unit_test(states_go_along),
+        cmocka_unit_test(what_is_no_step_ends_who_reads_it),
         cmocka_unit_test(blocks_of_divided_contexts_stand_for_more_tokens),
         cmocka_unit_test(the_longest_has_as_many_words_as_are_reserved),
     };
