@@ -89,6 +89,23 @@ static void every_collective_leaves_what_plain_c_does(void **state)
     for (int n = 1; n <= MOST_RANKS; n++) run_all(n, all_kinds, &n_messages);
 }
 
+/* From rank 0 on, each as likely as any: (10³⁰ − 10³⁰) + 3 is 3, and 3 − 10³⁰ is not. */
+static void combine_in_order(struct rank *r)
+{
+    const float parts[] = {1e30F, -1e30F, 3}, lse = 7;
+    float got = 0;
+    struct lf_lse_combine_params p = {
+        .out = &got, .x = &parts[r->rank], .lse = &lse, .n_rows = 1, .n_heads = 1, .dim = 1};
+    lf_comm_lse_combine(r->comm, &p);
+    if (got != 1) fail_msg("%g, expected 1", (double)got);
+}
+
+static void partial_results_are_added_up_in_the_order_of_ranks(void **state)
+{
+    (void)state;
+    run_all(3, combine_in_order, NULL);
+}
+
 /* A barrier is one: nobody is through who has not been preceded by all. */
 static void meet_often(struct rank *r)
 {
@@ -598,6 +615,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_collective_leaves_what_plain_c_does),
+        cmocka_unit_test(partial_results_are_added_up_in_the_order_of_ranks),
         cmocka_unit_test(nobody_passes_a_barrier_before_all_have_come),
         cmocka_unit_test(a_meeting_waits_for_a_rank_longer_than_anything_else),
         cmocka_unit_test(an_abort_ends_a_meeting),
