@@ -161,6 +161,20 @@ static void a_peer_that_is_ahead_is_found_out(void **state)
     free_rig(&rig);
 }
 
+/* There is room for two pieces of which none was taken. */
+static void a_piece_for_which_there_is_no_room_is_found_out(void **state)
+{
+    (void)state;
+    struct rig rig = make_rig(PATIENCE_MS);
+    struct lf_err err;
+    struct frame f = frame_of(PIECE);
+    for (f.seq = 0; f.seq < 3; f.seq++) send_bytes(rig.fd, &f, sizeof(f));
+    if (end_of(&rig, &err) != LF_DEVICE) fail_msg("the third is taken");
+    assert_string_equal(err.message,
+                        "rank 0 got message 2 of kind 1, 0 bytes from 0 on, of rank 1: not what comes next");
+    free_rig(&rig);
+}
+
 static void what_is_right_is_taken_however_it_is_cut(void **state)
 {
     (void)state;
@@ -445,6 +459,7 @@ int main(void)
         cmocka_unit_test(a_process_that_is_killed_or_stopped_at_any_moment_ends_all), /* before there are threads */
         cmocka_unit_test(a_frame_that_is_not_the_next_ends_the_group_and_the_peer_is_told),
         cmocka_unit_test(a_peer_that_is_ahead_is_found_out),
+        cmocka_unit_test(a_piece_for_which_there_is_no_room_is_found_out),
         cmocka_unit_test(what_is_right_is_taken_however_it_is_cut),
         cmocka_unit_test(a_message_that_changes_its_length_ends_the_group),
         cmocka_unit_test(garbage_ends_the_group),
