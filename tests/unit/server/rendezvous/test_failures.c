@@ -284,20 +284,13 @@ static void test_address_is_not_free(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_wrong_secret),
-        TEST(test_another_identity),
-        TEST(test_another_count),
-        TEST(test_two_of_a_rank),
-        TEST(test_ranks_that_cannot_be),
-        TEST(test_timeout_names_who_is_missing),
-        TEST(test_rank_0_is_not_there),
-        TEST(test_name_is_not_known),
-        TEST(test_rank_goes_away),
-        TEST(test_rank_is_gone_when_the_last_one_comes),
-        TEST(test_rank_never_ready),
-        TEST(test_stop),
-        TEST(test_bad_options),
-        TEST(test_longest_identity),
+        TEST(test_wrong_secret),         TEST(test_another_identity),
+        TEST(test_another_count),        TEST(test_two_of_a_rank),
+        TEST(test_ranks_that_cannot_be), TEST(test_timeout_names_who_is_missing),
+        TEST(test_rank_0_is_not_there),  TEST(test_name_is_not_known),
+        TEST(test_rank_goes_away),       TEST(test_rank_is_gone_when_the_last_one_comes),
+        TEST(test_rank_never_ready),     TEST(test_stop),
+        TEST(test_bad_options),          TEST(test_longest_identity),
         TEST(test_address_is_not_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
