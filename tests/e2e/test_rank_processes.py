@@ -2,6 +2,7 @@
 one that dies or stands still ends all; what is not of the group is refused with a sentence on both sides. Not under a sanitizer."""
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -189,6 +190,21 @@ class RankProcesses(unittest.TestCase):
                     self.assertIn("rank 1" if "secret" not in words else "secret", zero)
                     if "secret" not in words:
                         self.assertIn(words, zero)
+
+    def test_another_fine_tune_of_the_same_shape_is_refused_too(self):
+        with tempfile.TemporaryDirectory(prefix="lf_tuned_") as dir:
+            shutil.copytree("demo/model", dir, dirs_exist_ok=True)
+            path = os.path.join(dir, "model.safetensors")
+            with open(path, "rb") as f:
+                weights = bytearray(f.read())
+            for i in range(len(weights) // 8, len(weights), 1024):  # behind the header
+                weights[i] ^= 1
+            with open(path, "wb") as f:
+                f.write(weights)
+            for more, words in ((("--model", dir), "model="), (("--no-fusion",), "fusion=0")):
+                zero, one = self.refused(Group(self, "tp=2", "--ranks-timeout", "3"), (), more)
+                self.assertIn(words, one)
+                self.assertIn(words, zero)
 
     def test_a_rank_that_has_no_room_says_so_to_all(self):
         zero, one = self.refused(Group(self, "tp=2"), (), ("--memory", "20M"))
