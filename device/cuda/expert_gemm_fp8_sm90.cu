@@ -1,0 +1,345 @@
+/* Grouped GEMM on Hopper, FP8 by FP8: expert_gemm_sm90.cu says what tiles, rows and sums are, gemm_fp8_sm90.h what the
+ * codes and scales, and in which order sums run. A row has the bits that the GEMM of one matrix gives it.
+ *
+ * Work. A tile is up to 128 or 256 rows of one expert by 128 or 96 of its columns, a step 128 of the depth: as many
+ * bytes as 64 elements of 16 bits, so ring, gather and swizzle are theirs (expert_ring.cuh), and two codes count as an
+ * element there. A consumer has every second 64 rows of a tile, one or two, one after the other through the same
+ * accumulator: of few rows each has as many as the other.
+ *
+ * Promotion. As in gemm_fp8_sm90.cu a step's sums go from the tensor core's accumulator to sums of the thread's own,
+ * and the other warpgroup multiplies meanwhile. By blocks they are multiplied by the scales of their rows and of the
+ * columns' block, which tiles of 96 columns may have two of. Scales of rows that begin anywhere no bulk copy could
+ * bring: the thread that has the row asks for them itself, a step ahead, past the first-level cache.
+ *
+ * Few rows an expert: bound by reading the weights. Needs sm_90a. */
+#include "device/cuda/expert_gemm_fp8_sm90.h"
+
+#include <limits.h>
+
+#include "device/cuda/expert_ring.cuh"
+#include "device/cuda/gemm_fp8.cuh"
+
+template <int ROWS_, int COLUMNS_, bool BY_TOKEN_, lf_fp8_scales BY_> struct fp8_expert_shape {
+    static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, N_SLOTS = ROWS == 256 ? 4 : COLUMNS == 128 ? 6 : 7;
+    static constexpr int HALVES = ROWS / TILE_ROWS;                    /* of a consumer, at most */
+    static constexpr int SCALES = COLUMNS % LF_FP8_BLOCK == 0 ? 1 : 2; /* of w in a step */
+    static constexpr bool BY_TOKEN = BY_TOKEN_;
+    static constexpr lf_fp8_scales BY = BY_;
+    static constexpr float AFTER = 1.0f;
+    using memory = ring_memory<fp8_expert_shape>;
+};
+
+struct fp8_expert_args {
+    gemm_args g;
+    const float *x_scales, *w_scales; /* w_scales: of the first expert */
+    int x_scale_stride;
+    size_t expert_bytes;
+    int row_end; /* sorted rows from g.row0 on */
+};
+
+template <class T, class SHAPE> struct fp8_expert_consumer {
+    static constexpr int HALVES = SHAPE::HALVES, SCALES = SHAPE::SCALES, N_SUMS = SHAPE::COLUMNS / 2;
+    static constexpr lf_fp8_scales BY = SHAPE::BY;
+
+    const fp8_expert_args &args;
+    typename SHAPE::memory &smem;
+    int group, warp, lane;
+    ring_cursor<SHAPE::N_SLOTS> ring;
+    float sums[HALVES][N_SUMS];
+    int x_at[HALVES][2];                      /* where the scales of the thread's rows are among a step's */
+    const float *x_scales, *w_scales[SCALES]; /* of the tile's next step, which are asked for a step ahead: */
+    float x_next[HALVES][2], w_next[SCALES];
+
+    /* Of the tile's rows, in 64s. */
+    LF_GPU_MEMBER int part_of(int half) const
+    {
+        return half * N_CONSUMERS + group;
+    }
+
+    LF_GPU_MEMBER const float *w_scales_of(const expert_tile &tile) const
+    {
+        return (const float *)((const char *)args.w_scales + tile.expert * args.expert_bytes);
+    }
+
+    /* Of rows that are not there the last one's. */
+    LF_GPU_MEMBER void find_scales(const expert_tile &tile)
+    {
+#pragma unroll
+        for (int i = 0; i < 2 * HALVES; i++) {
+            int r = part_of(i / 2) * HALF_ROWS + warp * 16 + lane / 4 + i % 2 * 8;
+            int row = tile.row + min(r, tile.n_rows - 1);
+            x_at[i / 2][i % 2] = SHAPE::BY_TOKEN ? __ldcg(args.g.rows + row) / args.g.k : row - args.g.row0;
+        }
+        x_scales = args.x_scales;
+#pragma unroll
+        for (int i = 0; i < SCALES && BY == LF_FP8_BLOCKS; i++) {
+            int column = tile.column_tile * SHAPE::COLUMNS + i * (SHAPE::COLUMNS - 1);
+            w_scales[i] = w_scales_of(tile) + (size_t)(min(column, args.g.n_out - 1) / LF_FP8_BLOCK) * args.g.n_steps;
+        }
+    }
+
+    LF_GPU_MEMBER void ask_scales()
+    {
+#pragma unroll
+        for (int i = 0; i < 2 * HALVES; i++) x_next[i / 2][i % 2] = __ldcg(x_scales + x_at[i / 2][i % 2]);
+#pragma unroll
+        for (int i = 0; i < SCALES && BY == LF_FP8_BLOCKS; i++) w_next[i] = __ldg(w_scales[i]);
+    }
+
+    /* Products of the scales of a step: of the row halves by those of w. */
+    struct step {
+        int slot;
+        float scales[HALVES][2][SCALES];
+    };
+
+    LF_GPU_MEMBER step take_step(bool is_last)
+    {
+        step s;
+        s.slot = ring.slot;
+        if constexpr (BY == LF_FP8_BLOCKS) {
+#pragma unroll
+            for (int i = 0; i < 2 * HALVES; i++)
+#pragma unroll
+                for (int k = 0; k < SCALES; k++) s.scales[i / 2][i % 2][k] = x_next[i / 2][i % 2] * w_next[k];
+            if (!is_last) {
+                x_scales += args.x_scale_stride;
+#pragma unroll
+                for (int i = 0; i < SCALES; i++) w_scales[i]++;
+            }
+            ask_scales();
+        }
+        mbarrier_try_wait_parity(shared_address(&smem.full[s.slot]), ring.parity);
+        ring.advance();
+        return s;
+    }
+
+    /* Each warp for itself. */
+    LF_GPU_MEMBER void release(int slot) const
+    {
+        if (lane == 0) mbarrier_arrive(shared_address(&smem.empty[slot]));
+    }
+
+    /* acc = x · wᵀ of a step's half, started. */
+    LF_GPU_MEMBER void start(float (&acc)[N_SUMS], int slot, int half)
+    {
+        uint32_t x = wgmma_descriptor_low(shared_address(smem.x[0]), 16) +
+                     (slot * SHAPE::memory::X_BYTES + part_of(half) * HALF_BYTES) / 16;
+        uint32_t w = wgmma_descriptor_low(shared_address(smem.w[0]), 16) + slot * (SHAPE::memory::W_BYTES / 16);
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < FP8_STEP / 32; i++)
+            wgmma_e4m3(acc, wgmma_descriptor(x, i * 32), wgmma_descriptor(w, i * 32), i > 0);
+        wgmma_commit_group();
+    }
+
+    /* first: columns of the tile that have the first scale of w. */
+    LF_GPU_MEMBER void promote(float (&acc)[N_SUMS], const step &s, int half, int first)
+    {
+#pragma unroll
+        for (int i = 0; i < N_SUMS; i++) hold(acc[i]);
+#pragma unroll
+        for (int i = 0; i < N_SUMS; i++) {
+            const float(&scales)[SCALES] = s.scales[half][i / 2 % 2];
+            float scale = SCALES > 1 && i / 4 * 8 >= first ? scales[SCALES - 1] : scales[0];
+            sums[half][i] = fp8_promote<BY>(sums[half][i], acc[i], scale);
+        }
+    }
+
+    /* With N halves that have rows. */
+    template <int N> LF_GPU_MEMBER void multiply(const expert_tile &tile)
+    {
+        int first = LF_FP8_BLOCK - tile.column_tile * SHAPE::COLUMNS % LF_FP8_BLOCK;
+        find_scales(tile);
+        ask_scales();
+#pragma unroll
+        for (int i = 0; i < N * N_SUMS; i++) sums[i / N_SUMS][i % N_SUMS] = 0.0f;
+#pragma unroll 1
+        for (int k = 0; k < args.g.n_steps; k++) {
+            float acc[N_SUMS];
+            step s = take_step(k == args.g.n_steps - 1);
+#pragma unroll
+            for (int h = 0; h < N; h++) {
+                start(acc, s.slot, h);
+                wgmma_wait_group<0>();
+                if (h == N - 1) release(s.slot);
+                promote(acc, s, h, first);
+            }
+        }
+#pragma unroll
+        for (int h = 0; h < N; h++) write(tile, h);
+    }
+
+    /* By rows a complete sum is multiplied by its two scales now. */
+    LF_GPU_MEMBER void write(const expert_tile &tile, int half)
+    {
+        tile_sums<T, SHAPE> out = {args.g, part_of(half), warp, lane};
+        const float *w = BY == LF_FP8_ROWS ? w_scales_of(tile) : nullptr;
+#pragma unroll
+        for (int j = 0; j < SHAPE::COLUMNS / 8; j++) {
+            int column = tile.column_tile * SHAPE::COLUMNS + 8 * j + lane % 4 * 2;
+            float2 scale = make_float2(1.0f, 1.0f);
+            if (BY == LF_FP8_ROWS && column < args.g.n_out) scale = __ldg((const float2 *)(w + column));
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                out.sums[4 * j + i] =
+                    fp8_output<BY>(sums[half][4 * j + i], x_next[half][i / 2], i % 2 == 0 ? scale.x : scale.y, 0, 1);
+        }
+        out.write(tile);
+    }
+
+    LF_GPU_MEMBER void pass()
+    {
+        for (int k = 0; k < args.g.n_steps; k++) {
+            mbarrier_try_wait_parity(shared_address(&smem.full[ring.slot]), ring.parity);
+            release(ring.slot);
+            ring.advance();
+        }
+    }
+
+    LF_GPU_MEMBER void run()
+    {
+        auto walk = walk_of(smem.list, args.g);
+        for (expert_tile tile; walk.take(tile);) {
+            int n_rows = uniform(tile.n_rows);
+            if (HALVES > 1 && n_rows > part_of(1) * HALF_ROWS)
+                multiply<HALVES>(tile);
+            else if (n_rows > part_of(0) * HALF_ROWS)
+                multiply<1>(tile);
+            else
+                pass();
+        }
+    }
+};
+
+template <class T, class SHAPE>
+__global__ void __launch_bounds__(GEMM_THREADS, 1)
+    expert_gemm_fp8(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map,
+                    const __grid_constant__ fp8_expert_args args)
+{
+    extern __shared__ char raw[];
+    constexpr bool BY_TOKEN = SHAPE::BY_TOKEN;
+    auto &smem = SHAPE::memory::in(raw);
+    if (threadIdx.x == 0) smem.init(BY_TOKEN);
+    if (BY_TOKEN) wait_predecessor();
+    start_successor(); /* in this order: expert_gemv.cu says why */
+    if (threadIdx.x / WARP == 1) smem.list.build(args.g.first, args.g.n_experts, args.g.row0, args.row_end);
+    __syncthreads();
+    int role = uniform((int)threadIdx.x / GROUP_THREADS);
+    if (role == 0) {
+        setmaxnreg_dec<56>();
+        if (BY_TOKEN || threadIdx.x == 0) {
+            ring_producer<SHAPE, BY_TOKEN> self = {args.g, smem, &x_map, &w_map, (int)threadIdx.x, {0, 0}, {0, 0}, 0};
+            self.run();
+        } else {
+            wait_predecessor();
+        }
+    } else {
+        setmaxnreg_inc<224>();
+        wait_predecessor();
+        fp8_expert_consumer<T, SHAPE> self = {
+            args, smem, role - 1, uniform((int)threadIdx.x % GROUP_THREADS / WARP), laneid(), {0, 0}};
+        self.run();
+    }
+}
+
+/* ---- host ---- */
+
+typedef void fp8_expert_kernel(const CUtensorMap, const CUtensorMap, const fp8_expert_args);
+
+static tensor_map_encoder encode_tiled; /* found by _setup */
+
+struct fp8_expert_entry {
+    int rows, columns;
+    size_t smem_bytes;
+    fp8_expert_kernel *kernels[2][2][2]; /* by blocks, by rows; rows that lie sorted, by token; bf16, fp16 */
+};
+
+template <int ROWS, int COLUMNS> constexpr fp8_expert_entry entry()
+{
+    using sorted_blocks = fp8_expert_shape<ROWS, COLUMNS, false, LF_FP8_BLOCKS>;
+    using token_blocks = fp8_expert_shape<ROWS, COLUMNS, true, LF_FP8_BLOCKS>;
+    using sorted_rows = fp8_expert_shape<ROWS, COLUMNS, false, LF_FP8_ROWS>;
+    using token_rows = fp8_expert_shape<ROWS, COLUMNS, true, LF_FP8_ROWS>;
+    return {ROWS,
+            COLUMNS,
+            sizeof(typename sorted_blocks::memory) + 1024,
+            {{{expert_gemm_fp8<bf16, sorted_blocks>, expert_gemm_fp8<fp16, sorted_blocks>},
+              {expert_gemm_fp8<bf16, token_blocks>, expert_gemm_fp8<fp16, token_blocks>}},
+             {{expert_gemm_fp8<bf16, sorted_rows>, expert_gemm_fp8<fp16, sorted_rows>},
+              {expert_gemm_fp8<bf16, token_rows>, expert_gemm_fp8<fp16, token_rows>}}}};
+}
+
+enum { FEW_ROWS, MANY_ROWS, NARROW };
+static const fp8_expert_entry entries[LF_CUDA_EXPERT_FP8_TILES] = {entry<128, 128>(), entry<256, 128>(),
+                                                                   entry<128, 96>()};
+
+int lf_cuda_expert_gemm_fp8_sm90_setup(void)
+{
+    int rc = find_tensor_map_encoder(&encode_tiled);
+    for (const fp8_expert_entry &e : entries)
+        for (const auto &by : e.kernels)
+            for (const auto &kernels : by)
+                for (fp8_expert_kernel *kernel : kernels)
+                    if (rc == 0) rc = load_kernel(kernel, e.smem_bytes);
+    return rc;
+}
+
+/* Columns that the multiprocessor with the most of them has of one token's experts. */
+static int most_columns(const fp8_expert_entry *e, const struct lf_expert_gemm_params *p, int n_blocks)
+{
+    int n_tiles = p->k * (int)blocks_for(p->w->n_out, e->columns);
+    return (n_tiles + n_blocks - 1) / n_blocks * e->columns;
+}
+
+/* By rows of an expert on average; of one token's, by what they leave idle. */
+static const fp8_expert_entry *entry_for(const struct lf_expert_gemm_params *p, int n_blocks)
+{
+    int64_t n_rows = (int64_t)p->n_tokens * p->k / p->w->n_experts;
+    const fp8_expert_entry *few = &entries[FEW_ROWS], *narrow = &entries[NARROW];
+    if (p->n_tokens == 1 && most_columns(narrow, p, n_blocks) < most_columns(few, p, n_blocks)) return narrow;
+    return n_rows > TILE_ROWS ? &entries[MANY_ROWS] : few;
+}
+
+/* Two codes as an element of 16 bits. */
+static int encode_weights(CUtensorMap *map, const struct lf_expert_gemm_params *pairs, size_t expert_bytes, int columns)
+{
+    const struct lf_weight *w = pairs->w;
+    const cuuint64_t dims[3] = {(cuuint64_t)w->n_in, (cuuint64_t)w->n_out, (cuuint64_t)w->n_experts};
+    const cuuint64_t strides[2] = {(cuuint64_t)w->n_in * 2, expert_bytes};
+    const cuuint32_t box[3] = {STEP, (cuuint32_t)columns, 1};
+    return encode_tensor_map(encode_tiled, map, false, w->data, 3, dims, strides, box);
+}
+
+static int encode_rows(CUtensorMap *map, const struct lf_expert_gemm_params *pairs, int n_rows)
+{
+    const cuuint64_t depth = (cuuint64_t)pairs->w->n_in, strides[1] = {depth * 2};
+    const cuuint64_t dims[2] = {depth, (cuuint64_t)(pairs->x_by_token ? pairs->n_tokens : n_rows)};
+    const cuuint32_t box[2] = {STEP, HALF_ROWS};
+    return encode_tensor_map(encode_tiled, map, false, pairs->x, 2, dims, strides, box);
+}
+
+int lf_cuda_expert_gemm_fp8_sm90(const struct lf_expert_gemm_params *p, const float *w_scales, size_t expert_bytes,
+                                 int row0, int n_rows, int n_blocks, int tiles, struct lf_cuda_launch how)
+{
+    if (n_rows == 0) return 0;
+    const fp8_expert_entry *e = tiles >= 0 ? &entries[tiles] : entry_for(p, n_blocks);
+    struct lf_weight w = *p->w;
+    struct lf_expert_gemm_params pairs = *p;
+    pairs.w = &w;
+    pairs.x = p->x_codes.codes;
+    w.n_in /= 2;
+    fp8_expert_args args = {};
+    args.g = expert_gemm_args(&pairs, e->columns);
+    args.g.row0 = row0;
+    args.x_scales = p->x_codes.scales;
+    args.x_scale_stride = p->x_codes.scale_stride;
+    args.w_scales = w_scales;
+    args.expert_bytes = expert_bytes;
+    args.row_end = row0 + n_rows;
+    CUtensorMap x_map, w_map;
+    int rc = encode_weights(&w_map, &pairs, expert_bytes, e->columns);
+    if (rc == 0) rc = encode_rows(&x_map, &pairs, n_rows);
+    if (rc != 0) return rc;
+    fp8_expert_kernel *kernel = e->kernels[p->x_codes.by][p->x_by_token][how.fp16];
+    return queue_kernel(kernel, {(unsigned)n_blocks, GEMM_THREADS, e->smem_bytes}, how, x_map, w_map, args);
+}
