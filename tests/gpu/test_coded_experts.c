@@ -35,7 +35,7 @@ static const struct lf_format fp8_formats[] = {{LF_BF16, LF_CODE_E4M3, 128, 128,
 struct experts {
     struct lf_weight coded, plain;
     struct gpu_tensor coded_bytes, plain_bytes;
-    float *values; /* [E, n_out, n_in], as the plain ones have them */
+    float *values; /* [E, n_out, n_in], as those that are multiplied have them */
 };
 
 static struct gpu_tensor room_for(struct lf_weight *w)
@@ -72,13 +72,15 @@ static struct experts experts_make(uint64_t *seed, const struct lf_format *f, co
     e.plain_bytes = room_for(&e.plain);
     e.values = fixture_alloc((size_t)c->n_experts * n * sizeof *e.values);
     char *packed = fixture_alloc(n * 2);
+    enum lf_fp8_scales by;
+    bool is_fp8 = lf_cuda_experts_fp8_takes(gpu, &e.coded, &by); /* whose weights nobody rounds */
     for (int i = 0; i < c->n_experts; i++) {
         struct lf_weight coded = lf_weight_of_expert(gpu_ops, &e.coded, i);
         struct lf_weight plain = lf_weight_of_expert(gpu_ops, &e.plain, i);
         float *values = e.values + (size_t)i * n;
         pack_coded(seed, &coded, values);
         lf_from_f32(packed, gpu_act, values, n);
-        lf_to_f32(values, packed, gpu_act, n);
+        if (!is_fp8) lf_to_f32(values, packed, gpu_act, n);
         gpu_ops->weight_pack(gpu, &plain, 0, c->n_out, packed);
     }
     free(packed);
