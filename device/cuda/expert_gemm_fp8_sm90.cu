@@ -9,7 +9,8 @@
  * Promotion. As in gemm_fp8_sm90.cu a step's sums go from the tensor core's accumulator to sums of the thread's own,
  * and the other warpgroup multiplies meanwhile. By blocks they are multiplied by the scales of their rows and of the
  * columns' block, which tiles of 96 columns may have two of. Scales of rows that begin anywhere no bulk copy could
- * bring: the thread that has the row asks for them itself, a step ahead, past the first-level cache.
+ * bring; the ring has them beside the operands, copied by 4 bytes: asked for by whoever has the row, even a step ahead,
+ * they were late where the memory is busy.
  *
  * Few rows an expert: bound by reading the weights. Needs sm_90a. */
 #include "device/cuda/expert_gemm_fp8_sm90.h"
@@ -19,6 +20,56 @@
 #include "device/cuda/expert_ring.cuh"
 #include "device/cuda/gemm_fp8.cuh"
 
+struct fp8_expert_args {
+    gemm_args g;
+    const float *x_scales, *w_scales; /* w_scales: of the first expert */
+    int x_scale_stride;
+    size_t expert_bytes;
+    int row_end; /* sorted rows from g.row0 on */
+};
+
+LF_GPU_FN const float *w_scales_of(const fp8_expert_args &args, int expert)
+{
+    return (const float *)((const char *)args.w_scales + expert * args.expert_bytes);
+}
+
+/* What a step has of scales: of the tile's rows, a thread of the producers every 128th; by blocks also those of w. */
+template <class SHAPE> struct fp8_expert_scales {
+    static constexpr bool IS_THERE = true;
+    static constexpr int N = SHAPE::ROWS / GROUP_THREADS;
+
+    const fp8_expert_args &args;
+    int n, at[N];   /* rows; where theirs are among a step's */
+    const float *w; /* of one of the SCALES threads that bring one */
+
+    LF_GPU_MEMBER void find(const expert_tile &tile, int thread)
+    {
+        n = max(0, (tile.n_rows - thread + GROUP_THREADS - 1) / GROUP_THREADS);
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            int row = tile.row + thread + i * GROUP_THREADS;
+            if (i < n) at[i] = SHAPE::BY_TOKEN ? args.g.rows[row] / args.g.k : row - args.g.row0;
+        }
+        int column = min(tile.column_tile * SHAPE::COLUMNS + thread * (SHAPE::COLUMNS - 1), args.g.n_out - 1);
+        w = w_scales_of(args, tile.expert) + (size_t)(column / LF_FP8_BLOCK) * args.g.n_steps;
+    }
+
+    /* By rows they are the same in each step. */
+    template <class MEMORY> LF_GPU_MEMBER void bring(MEMORY &smem, int slot, int step, int thread) const
+    {
+        constexpr bool BY_BLOCKS = SHAPE::BY == LF_FP8_BLOCKS;
+        const float *x = args.x_scales + (BY_BLOCKS ? (size_t)step * args.x_scale_stride : 0);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (i < n) cp_async_ca<4>(shared_address(&smem.x_scales[slot][thread + i * GROUP_THREADS]), x + at[i]);
+        if (BY_BLOCKS && thread < SHAPE::SCALES) cp_async_ca<4>(shared_address(&smem.w_scales[slot][thread]), w + step);
+    }
+};
+
+template <class SHAPE> struct fp8_expert_memory : ring_memory<SHAPE> {
+    float x_scales[SHAPE::N_SLOTS][SHAPE::ROWS], w_scales[SHAPE::N_SLOTS][SHAPE::SCALES];
+};
+
 template <int ROWS_, int COLUMNS_, bool BY_TOKEN_, lf_fp8_scales BY_> struct fp8_expert_shape {
     static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, N_SLOTS = ROWS == 256 ? 4 : COLUMNS == 128 ? 6 : 7;
     static constexpr int HALVES = ROWS / TILE_ROWS;                    /* of a consumer, at most */
@@ -26,15 +77,8 @@ template <int ROWS_, int COLUMNS_, bool BY_TOKEN_, lf_fp8_scales BY_> struct fp8
     static constexpr bool BY_TOKEN = BY_TOKEN_;
     static constexpr lf_fp8_scales BY = BY_;
     static constexpr float AFTER = 1.0f;
-    using memory = ring_memory<fp8_expert_shape>;
-};
-
-struct fp8_expert_args {
-    gemm_args g;
-    const float *x_scales, *w_scales; /* w_scales: of the first expert */
-    int x_scale_stride;
-    size_t expert_bytes;
-    int row_end; /* sorted rows from g.row0 on */
+    using side = fp8_expert_scales<fp8_expert_shape>;
+    using memory = fp8_expert_memory<fp8_expert_shape>;
 };
 
 template <class T, class SHAPE> struct fp8_expert_consumer {
@@ -46,9 +90,6 @@ template <class T, class SHAPE> struct fp8_expert_consumer {
     int group, warp, lane;
     ring_cursor<SHAPE::N_SLOTS> ring;
     float sums[HALVES][N_SUMS];
-    int x_at[HALVES][2];                      /* where the scales of the thread's rows are among a step's */
-    const float *x_scales, *w_scales[SCALES]; /* of the tile's next step, which are asked for a step ahead: */
-    float x_next[HALVES][2], w_next[SCALES];
 
     /* Of the tile's rows, in 64s. */
     LF_GPU_MEMBER int part_of(int half) const
@@ -56,66 +97,30 @@ template <class T, class SHAPE> struct fp8_expert_consumer {
         return half * N_CONSUMERS + group;
     }
 
-    LF_GPU_MEMBER const float *w_scales_of(const expert_tile &tile) const
-    {
-        return (const float *)((const char *)args.w_scales + tile.expert * args.expert_bytes);
-    }
-
-    /* Of rows that are not there the last one's. */
-    LF_GPU_MEMBER void find_scales(const expert_tile &tile)
-    {
-#pragma unroll
-        for (int i = 0; i < 2 * HALVES; i++) {
-            int r = part_of(i / 2) * HALF_ROWS + warp * 16 + lane / 4 + i % 2 * 8;
-            int row = tile.row + min(r, tile.n_rows - 1);
-            x_at[i / 2][i % 2] = SHAPE::BY_TOKEN ? __ldcg(args.g.rows + row) / args.g.k : row - args.g.row0;
-        }
-        x_scales = args.x_scales;
-#pragma unroll
-        for (int i = 0; i < SCALES && BY == LF_FP8_BLOCKS; i++) {
-            int column = tile.column_tile * SHAPE::COLUMNS + i * (SHAPE::COLUMNS - 1);
-            w_scales[i] = w_scales_of(tile) + (size_t)(min(column, args.g.n_out - 1) / LF_FP8_BLOCK) * args.g.n_steps;
-        }
-    }
-
-    LF_GPU_MEMBER void ask_scales()
-    {
-#pragma unroll
-        for (int i = 0; i < 2 * HALVES; i++) x_next[i / 2][i % 2] = __ldcg(x_scales + x_at[i / 2][i % 2]);
-#pragma unroll
-        for (int i = 0; i < SCALES && BY == LF_FP8_BLOCKS; i++) w_next[i] = __ldg(w_scales[i]);
-    }
-
-    /* Products of the scales of a step: of the row halves by those of w. */
+    /* A step that is there: its slot; of the row halves their scales, by blocks times those of w. */
     struct step {
         int slot;
         float scales[HALVES][2][SCALES];
     };
 
-    LF_GPU_MEMBER step take_step(bool is_last)
+    LF_GPU_MEMBER void take_step(step &s)
     {
-        step s;
         s.slot = ring.slot;
-        if constexpr (BY == LF_FP8_BLOCKS) {
-#pragma unroll
-            for (int i = 0; i < 2 * HALVES; i++)
-#pragma unroll
-                for (int k = 0; k < SCALES; k++) s.scales[i / 2][i % 2][k] = x_next[i / 2][i % 2] * w_next[k];
-            if (!is_last) {
-                x_scales += args.x_scale_stride;
-#pragma unroll
-                for (int i = 0; i < SCALES; i++) w_scales[i]++;
-            }
-            ask_scales();
-        }
         mbarrier_try_wait_parity(shared_address(&smem.full[s.slot]), ring.parity);
         ring.advance();
-        return s;
+#pragma unroll
+        for (int i = 0; i < 2 * HALVES; i++)
+#pragma unroll
+            for (int k = 0; k < SCALES; k++) {
+                float x = smem.x_scales[s.slot][part_of(i / 2) * HALF_ROWS + warp * 16 + lane / 4 + i % 2 * 8];
+                s.scales[i / 2][i % 2][k] = BY == LF_FP8_BLOCKS ? x * smem.w_scales[s.slot][k] : x;
+            }
     }
 
     /* Each warp for itself. */
     LF_GPU_MEMBER void release(int slot) const
     {
+        __syncwarp(); /* all lanes have read their scales */
         if (lane == 0) mbarrier_arrive(shared_address(&smem.empty[slot]));
     }
 
@@ -149,14 +154,13 @@ template <class T, class SHAPE> struct fp8_expert_consumer {
     template <int N> LF_GPU_MEMBER void multiply(const expert_tile &tile)
     {
         int first = LF_FP8_BLOCK - tile.column_tile * SHAPE::COLUMNS % LF_FP8_BLOCK;
-        find_scales(tile);
-        ask_scales();
+        step s;
 #pragma unroll
         for (int i = 0; i < N * N_SUMS; i++) sums[i / N_SUMS][i % N_SUMS] = 0.0f;
 #pragma unroll 1
         for (int k = 0; k < args.g.n_steps; k++) {
             float acc[N_SUMS];
-            step s = take_step(k == args.g.n_steps - 1);
+            take_step(s);
 #pragma unroll
             for (int h = 0; h < N; h++) {
                 start(acc, s.slot, h);
@@ -166,14 +170,14 @@ template <class T, class SHAPE> struct fp8_expert_consumer {
             }
         }
 #pragma unroll
-        for (int h = 0; h < N; h++) write(tile, h);
+        for (int h = 0; h < N; h++) write(tile, s, h);
     }
 
     /* By rows a complete sum is multiplied by its two scales now. */
-    LF_GPU_MEMBER void write(const expert_tile &tile, int half)
+    LF_GPU_MEMBER void write(const expert_tile &tile, const step &last, int half)
     {
         tile_sums<T, SHAPE> out = {args.g, part_of(half), warp, lane};
-        const float *w = BY == LF_FP8_ROWS ? w_scales_of(tile) : nullptr;
+        const float *w = w_scales_of(args, tile.expert);
 #pragma unroll
         for (int j = 0; j < SHAPE::COLUMNS / 8; j++) {
             int column = tile.column_tile * SHAPE::COLUMNS + 8 * j + lane % 4 * 2;
@@ -181,8 +185,8 @@ template <class T, class SHAPE> struct fp8_expert_consumer {
             if (BY == LF_FP8_ROWS && column < args.g.n_out) scale = __ldg((const float2 *)(w + column));
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                out.sums[4 * j + i] =
-                    fp8_output<BY>(sums[half][4 * j + i], x_next[half][i / 2], i % 2 == 0 ? scale.x : scale.y, 0, 1);
+                out.sums[4 * j + i] = fp8_output<BY>(sums[half][4 * j + i], last.scales[half][i / 2][0],
+                                                     i % 2 == 0 ? scale.x : scale.y, 0, 1);
         }
         out.write(tile);
     }
@@ -218,7 +222,7 @@ __global__ void __launch_bounds__(GEMM_THREADS, 1)
 {
     extern __shared__ char raw[];
     constexpr bool BY_TOKEN = SHAPE::BY_TOKEN;
-    auto &smem = SHAPE::memory::in(raw);
+    auto &smem = ring_in<typename SHAPE::memory>(raw);
     if (threadIdx.x == 0) smem.init(BY_TOKEN);
     if (BY_TOKEN) wait_predecessor();
     start_successor(); /* in this order: expert_gemv.cu says why */
@@ -226,15 +230,12 @@ __global__ void __launch_bounds__(GEMM_THREADS, 1)
     __syncthreads();
     int role = uniform((int)threadIdx.x / GROUP_THREADS);
     if (role == 0) {
-        setmaxnreg_dec<56>();
-        if (BY_TOKEN || threadIdx.x == 0) {
-            ring_producer<SHAPE, BY_TOKEN> self = {args.g, smem, &x_map, &w_map, (int)threadIdx.x, {0, 0}, {0, 0}, 0};
-            self.run();
-        } else {
-            wait_predecessor();
-        }
+        setmaxnreg_dec<72>();
+        ring_producer<SHAPE, BY_TOKEN> self = {args.g, smem,   &x_map, &w_map, (int)threadIdx.x,
+                                               {0, 0}, {0, 0}, 0,      {args}};
+        self.run();
     } else {
-        setmaxnreg_inc<224>();
+        setmaxnreg_inc<216>();
         wait_predecessor();
         fp8_expert_consumer<T, SHAPE> self = {
             args, smem, role - 1, uniform((int)threadIdx.x % GROUP_THREADS / WARP), laneid(), {0, 0}};

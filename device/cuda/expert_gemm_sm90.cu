@@ -26,6 +26,7 @@
 template <int COLUMNS_> struct gemm_shape {
     static constexpr int ROWS = TILE_ROWS, COLUMNS = COLUMNS_, N_SLOTS = COLUMNS == 256 ? 4 : COLUMNS == 128 ? 6 : 7;
     static constexpr float AFTER = 1.0f;
+    using side = no_side;
     using memory = ring_memory<gemm_shape>;
 };
 
@@ -105,7 +106,7 @@ __global__ void __launch_bounds__(GEMM_THREADS, 1)
 {
     extern __shared__ char raw[];
     using shape = gemm_shape<COLUMNS>;
-    auto &smem = shape::memory::in(raw);
+    auto &smem = ring_in<typename shape::memory>(raw);
     if (threadIdx.x == 0) smem.init(BY_TOKEN);
     if (BY_TOKEN) wait_predecessor();
     start_successor(); /* in this order: expert_gemv.cu says why */
@@ -115,7 +116,7 @@ __global__ void __launch_bounds__(GEMM_THREADS, 1)
     if (role == 0) {
         setmaxnreg_dec<72>();
         if (BY_TOKEN || threadIdx.x == 0) {
-            ring_producer<shape, BY_TOKEN> self = {args, smem, &x_map, &w_map, (int)threadIdx.x, {0, 0}, {0, 0}, 0};
+            ring_producer<shape, BY_TOKEN> self = {args, smem, &x_map, &w_map, (int)threadIdx.x, {0, 0}, {0, 0}, 0, {}};
             self.run();
         } else {
             wait_predecessor();

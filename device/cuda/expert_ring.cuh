@@ -7,13 +7,23 @@
  *
  * Rows that lie sorted: as in expert_gemv.cu the first weights are on their way before the predecessor has ended.
  *
- * A SHAPE has ROWS and COLUMNS of a tile, and N_SLOTS. */
+ * A SHAPE has ROWS and COLUMNS of a tile, N_SLOTS, and `side`, what is brought beside operands by all threads, if
+ * anything (no_side). */
 #ifndef LF_DEVICE_CUDA_EXPERT_RING_CUH
 #define LF_DEVICE_CUDA_EXPERT_RING_CUH
 
 #include "device/cuda/expert_gemm.cuh"
+#include "device/cuda/ptx_copy_barrier.cuh"
 
 enum { GEMM_THREADS = (1 + N_CONSUMERS) * GROUP_THREADS, LAG = 2 };
+
+struct no_side {
+    static constexpr bool IS_THERE = false;
+
+    LF_GPU_MEMBER void find(const expert_tile &, int) {}
+
+    template <class MEMORY> LF_GPU_MEMBER void bring(MEMORY &, int, int, int) const {}
+};
 
 template <class SHAPE> struct ring_memory {
     static constexpr int N_SLOTS = SHAPE::N_SLOTS, X_BYTES = SHAPE::ROWS * ROW_BYTES;
@@ -25,24 +35,26 @@ template <class SHAPE> struct ring_memory {
     uint64_t full[N_SLOTS], empty[N_SLOTS];
     expert_list<SHAPE::ROWS> list;
 
-    /* In dynamic shared memory of 1,024 bytes more. */
-    LF_GPU_MEMBER static ring_memory &in(char *raw)
-    {
-        return *(ring_memory *)(((uintptr_t)raw + 1023) & ~(uintptr_t)1023);
-    }
-
     /* By one thread. */
     LF_GPU_MEMBER void init(bool by_token)
     {
+        bool by_all = by_token || SHAPE::side::IS_THERE;
         for (int i = 0; i < N_SLOTS; i++) {
-            mbarrier_init(shared_address(&full[i]), by_token ? 1 + GROUP_THREADS : 1);
+            mbarrier_init(shared_address(&full[i]), by_all ? 1 + GROUP_THREADS : 1);
             mbarrier_init(shared_address(&empty[i]), N_CONSUMERS * GROUP_WARPS);
         }
         fence_mbarrier_init();
     }
 };
 
+/* In dynamic shared memory, of 1,024 bytes more. */
+template <class MEMORY> LF_GPU_FN MEMORY &ring_in(char *raw)
+{
+    return *(MEMORY *)(((uintptr_t)raw + 1023) & ~(uintptr_t)1023);
+}
+
 template <class SHAPE, bool BY_TOKEN> struct ring_producer {
+    static constexpr bool BY_ALL = BY_TOKEN || SHAPE::side::IS_THERE; /* threads; else by one */
     using cursor = ring_cursor<SHAPE::N_SLOTS>;
 
     const gemm_args &args;
@@ -51,6 +63,7 @@ template <class SHAPE, bool BY_TOKEN> struct ring_producer {
     int thread; /* of the warpgroup */
     cursor ring, done;
     int n_begun; /* steps whose copies are not known to be complete */
+    typename SHAPE::side side;
     gathered_rows<GROUP_THREADS, SHAPE::ROWS> rows;
 
     LF_GPU_MEMBER uint32_t full(const cursor &at) const
@@ -77,31 +90,38 @@ template <class SHAPE, bool BY_TOKEN> struct ring_producer {
 
     LF_GPU_MEMBER void gather(int step)
     {
+        side.bring(smem, ring.slot, step, thread);
         rows.bring(args, shared_address(smem.x[ring.slot]), step, thread);
         if (++n_begun <= LAG) return;
         cp_async_wait_group<LAG>();
         publish();
     }
 
-    /* Of rows that lie sorted. */
+    /* Of rows that lie sorted. What comes beside them is nothing that the copy engine or wgmma reads, so it says itself
+     * that it is there. */
     LF_GPU_MEMBER void bring_rows(const expert_tile &tile, int step) const
     {
-        for (int h = 0; h < halves_of(tile); h++)
+        for (int h = 0; h < halves_of(tile) && thread == 0; h++)
             cp_async_bulk_tensor_2d(shared_address(smem.x[ring.slot]) + h * HALF_BYTES, x_map, full(ring), step * STEP,
                                     tile.row - args.row0 + h * HALF_ROWS);
+        if (!SHAPE::side::IS_THERE) return;
+        side.bring(smem, ring.slot, step, thread);
+        cp_async_mbarrier_arrive_noinc(full(ring));
     }
 
-    /* By all threads where rows are gathered, else by one. */
+    LF_GPU_MEMBER int step_bytes(const expert_tile &tile) const
+    {
+        return SHAPE::memory::W_BYTES + (BY_TOKEN ? 0 : halves_of(tile) * HALF_BYTES);
+    }
+
     LF_GPU_MEMBER void bring(const expert_tile &tile, int step)
     {
         mbarrier_try_wait_parity(shared_address(&smem.empty[ring.slot]), ring.parity ^ 1);
-        if constexpr (BY_TOKEN) {
-            if (thread == 0) bring_weights(tile, step, SHAPE::memory::W_BYTES);
+        if (thread == 0) bring_weights(tile, step, step_bytes(tile));
+        if constexpr (BY_TOKEN)
             gather(step);
-        } else {
-            bring_weights(tile, step, SHAPE::memory::W_BYTES + halves_of(tile) * HALF_BYTES);
+        else
             bring_rows(tile, step);
-        }
         ring.advance();
     }
 
@@ -112,7 +132,7 @@ template <class SHAPE, bool BY_TOKEN> struct ring_producer {
         int n = min((int)SHAPE::N_SLOTS, args.n_steps);
         cursor begin = ring;
         for (int step = 0; step < n; step++, ring.advance())
-            bring_weights(tile, step, SHAPE::memory::W_BYTES + halves_of(tile) * HALF_BYTES);
+            if (thread == 0) bring_weights(tile, step, step_bytes(tile));
         wait_predecessor();
         ring = begin;
         for (int step = 0; step < n; step++, ring.advance()) bring_rows(tile, step);
@@ -126,6 +146,7 @@ template <class SHAPE, bool BY_TOKEN> struct ring_producer {
         for (expert_tile tile; walk.take(tile);) {
             int step = 0;
             if constexpr (BY_TOKEN) rows.find(args, tile, thread);
+            side.find(tile, thread);
             if (!has_waited) step = bring_first(tile);
             has_waited = true;
             for (; step < args.n_steps; step++) bring(tile, step);
