@@ -7,7 +7,7 @@
 #include "core/quant.h"
 #include "device/device_impl.h"
 
-enum { LEAST_COLUMNS = 32 /* from here on codes and scales fit where the floats would be */, LARGEST = 448 };
+enum { LEAST_COLUMNS = 24 /* from here on codes and scales fit where the floats would be */, LARGEST = 448 };
 
 static struct lf_ops plain;
 static struct act_codes_counts counts;
@@ -24,7 +24,7 @@ static bool quantizes_x(const struct lf_device *dev, const struct lf_weight *w, 
 {
     (void)dev;
     *by = w->n_out % 16 == 0 ? LF_FP8_BLOCKS : LF_FP8_ROWS;
-    return w->n_in >= LEAST_COLUMNS && w->n_out % 3 != 0;
+    return w->n_in >= LEAST_COLUMNS && (w->n_experts > 0 || w->n_out % 3 != 0);
 }
 
 static float value_of(uint8_t code)
