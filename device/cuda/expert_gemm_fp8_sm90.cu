@@ -21,7 +21,8 @@
 #include "device/cuda/gemm_fp8.cuh"
 
 struct fp8_expert_args {
-    gemm_args g;
+    gemm_args g; /* without a bias: it is added where gemm_fp8.cuh adds it, so that it is rounded as there */
+    const float *bias;
     const float *x_scales, *w_scales; /* w_scales: of the first expert */
     int x_scale_stride;
     size_t expert_bytes;
@@ -181,12 +182,15 @@ template <class T, class SHAPE> struct fp8_expert_consumer {
 #pragma unroll
         for (int j = 0; j < SHAPE::COLUMNS / 8; j++) {
             int column = tile.column_tile * SHAPE::COLUMNS + 8 * j + lane % 4 * 2;
-            float2 scale = make_float2(1.0f, 1.0f);
+            float2 scale = make_float2(1.0f, 1.0f), bias = make_float2(0.0f, 0.0f);
+            if (args.bias && column < args.g.n_out)
+                bias = __ldg((const float2 *)(args.bias + (size_t)tile.expert * args.g.n_out + column));
             if (BY == LF_FP8_ROWS && column < args.g.n_out) scale = __ldg((const float2 *)(w + column));
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                out.sums[4 * j + i] = fp8_output<BY>(sums[half][4 * j + i], last.scales[half][i / 2][0],
-                                                     i % 2 == 0 ? scale.x : scale.y, 0, 1);
+                out.sums[4 * j + i] =
+                    fp8_output<BY>(sums[half][4 * j + i], last.scales[half][i / 2][0], i % 2 == 0 ? scale.x : scale.y,
+                                   i % 2 == 0 ? bias.x : bias.y, 1.0f);
         }
         out.write(tile);
     }
@@ -332,6 +336,8 @@ int lf_cuda_expert_gemm_fp8_sm90(const struct lf_expert_gemm_params *p, const fl
     fp8_expert_args args = {};
     args.g = expert_gemm_args(&pairs, e->columns);
     args.g.row0 = row0;
+    args.g.bias = nullptr;
+    args.bias = p->bias;
     args.x_scales = p->x_codes.scales;
     args.x_scale_stride = p->x_codes.scale_stride;
     args.w_scales = w_scales;
