@@ -17,6 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "device/x_codes.h"
+
 struct lf_weight; /* ops.h */
 
 enum lf_route {
@@ -46,6 +48,7 @@ struct lf_expert_gemm_params { /* y[i] = x[i] · w[e]ᵀ (+ bias[e]), e the expe
     const void *x;             /* act_dtype: [T·k, w->n_in] sorted, or, x_by_token, [T, w->n_in]. No overlap with y.
                                   Sorted: made of the y of an expert_gemm by token with the same rows and first */
     bool x_by_token;
+    struct lf_x_codes x_codes; /* instead of x, where quantizes_x() says so */
     const struct lf_weight *w; /* n_experts > 0 */
     const float *bias;         /* [n_experts, n_out] or NULL */
     const int32_t *rows, *first;

@@ -124,8 +124,8 @@ struct lf_ops {
      * fused RMSNorm, 0 for never; p->n_tokens is not looked at. NULL where no GEMM has. */
     int (*fused_norm_tokens)(const struct lf_device *dev, const struct lf_gemm_params *p);
 
-    /* Whether GEMMs take activations for w, dense ones of at least LF_FP8_BLOCK columns, as codes and scales, and then
-     * *by which: what makes them (rmsnorm, gate_mul) may write them so. NULL where no GEMM does. */
+    /* Whether GEMMs, of experts too, take activations for w, dense ones of at least LF_FP8_BLOCK columns, as codes and
+     * scales, and then *by which: what makes them (rmsnorm, gate_mul) may write them so. NULL where no GEMM does. */
     bool (*quantizes_x)(const struct lf_device *dev, const struct lf_weight *w, enum lf_fp8_scales *by);
 
     void (*embed)(struct lf_device *dev, const struct lf_embed_params *p);

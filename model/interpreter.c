@@ -46,10 +46,16 @@ static int n_tokens(const struct lf_step *s, const struct lf_op *op)
     return rows == LF_ROWS_OUT ? s->n_out : rows == LF_ROWS_OWN ? s->n_own : s->n_tokens;
 }
 
-/* Rows, of which a token may have several. */
+/* Rows of a value of the op's tokens: one a token, or one for each of its experts. */
+static int n_rows_of(const struct lf_step *s, const struct lf_op *op, int value)
+{
+    return n_tokens(s, op) * LF_MAX(s->program->values[value].each, 1);
+}
+
+/* Those that the op makes. */
 static int n_rows(const struct lf_step *s, const struct lf_op *op)
 {
-    return n_tokens(s, op) * LF_MAX(s->program->values[op->out[LF_OP_Y]].each, 1);
+    return n_rows_of(s, op, op->out[LF_OP_Y]);
 }
 
 static bool fuses_norms(const struct lf_step *s, const struct lf_op *op)
@@ -63,7 +69,7 @@ static struct lf_x_codes codes_of(const struct lf_step *s, const struct lf_op *o
     const struct lf_ops *ops = lf_device_ops(s->dev);
     enum lf_fp8_scales by;
     if (slot == LF_NONE || !ops->quantizes_x(s->dev, &s->weights[slot], &by)) return (struct lf_x_codes){.codes = NULL};
-    return lf_x_codes_at(at(s, value), n_rows(s, op), s->program->values[value].width, by);
+    return lf_x_codes_at(at(s, value), n_rows_of(s, op, value), s->program->values[value].width, by);
 }
 
 struct lf_gemm_params lf_step_gemm_params(const struct lf_step *s, const struct lf_op *op)
@@ -326,6 +332,7 @@ static void expert_gemm(const struct lf_step *s, const struct lf_op *op)
                                       .n_tokens = n_tokens(s, op),
                                       .k = y->each,
                                       .scratch = s->base + s->ws->scratch};
+    if (op->x_codes) p.x_codes = codes_of(s, op, op->weight[LF_OP_W], op->in[LF_OP_X]);
     lf_device_ops(s->dev)->expert_gemm(s->dev, &p);
 }
 

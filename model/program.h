@@ -145,7 +145,7 @@ struct lf_op {
     float alpha;          /* of a gemm */
     int codes_for;        /* the slot of the matrix for which h or act is written as codes where the device's GEMM takes
                              them (quantizes_x of device/ops.h); LF_NONE: it is elements */
-    bool x_codes;         /* of a gemm: x is such a value */
+    bool x_codes;         /* of a gemm or expert_gemm: x is such a value */
     float scale;          /* of scores; of embed; of a route's weights */
     float softcap;        /* of scores, 0: none; of softcap */
     int window;           /* of attention and rope: keys that a query may see, 0: all */

@@ -48,11 +48,12 @@ struct gemm_args {
     const int32_t *rows, *first;
     int n_in, n_out, n_experts, k;
     int columns, column_tiles, n_steps; /* columns: of a tile */
+    int row0;                           /* the sorted row that x begins with */
     bool y_float;
 };
 
 /* The tiles of this CTA. */
-LF_GPU_FN expert_walk<TILE_ROWS> walk_of(const expert_list<TILE_ROWS> &list, const gemm_args &args)
+template <int ROWS> LF_GPU_FN expert_walk<ROWS> walk_of(const expert_list<ROWS> &list, const gemm_args &args)
 {
     return {list, args.column_tiles, (int)blockIdx.x, (int)gridDim.x};
 }
@@ -63,8 +64,8 @@ LF_GPU_FN int halves_of(const expert_tile &tile)
 }
 
 /* Rows by token: a thread of THREADS copies 16 bytes of rows APART apart into their places of the swizzle. */
-template <int THREADS> struct gathered_rows {
-    static constexpr int APART = THREADS / UNITS, MOST = TILE_ROWS / APART;
+template <int THREADS, int ROWS = TILE_ROWS> struct gathered_rows {
+    static constexpr int APART = THREADS / UNITS, MOST = ROWS / APART;
     static_assert(APART % 8 == 0, "the swizzle of a thread's rows is one and the same");
 
     uint32_t at[MOST]; /* where they begin in x */

@@ -223,7 +223,8 @@ template <class T> struct i4_expert {
     }
 };
 
-/* FP8: rows of 128 bytes in the swizzle, so that what lanes read of eight rows lies apart. */
+/* FP8 whose scales no sum can be multiplied by, 128 columns of a row each (gemm_fp8.c): rows of 128 bytes in the
+ * swizzle, so that what lanes read of eight rows lies apart. */
 template <class T> struct e4m3_expert {
     static constexpr float AFTER = 1.0f;
     enum { CODE_UNITS = LF_CODED_BLOCK_K / 16 };

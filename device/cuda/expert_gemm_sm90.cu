@@ -8,11 +8,8 @@
  *
  * Operands. Weights come through a map of all experts' matrices, so what lies behind one's last column is zeros, not
  * the next expert. Rows that lie sorted come through a map too. Rows that lie by token are gathered: each thread of the
- * producers' warpgroup copies 16 bytes of rows 16 apart (cp.async) into their places of the swizzle. It says that a
- * step is there LAG steps later, when its copies of that step are complete and fenced: so LAG + 1 steps are under way,
- * and the ring must have more slots than that. Rows that are not there are not copied; their sums are nobody's.
- *
- * Rows that lie sorted: as in expert_gemv.cu the first weights are on their way before the predecessor has ended.
+ * producers' warpgroup copies 16 bytes of rows 16 apart (cp.async) into their places of the swizzle. Rows that
+ * are not there are not copied; their sums are nobody's. The ring and who fills it: expert_ring.cuh.
  *
  * Bits. A row's sums run along the depth in the order of the tensor core's instructions, and nothing of that depends on
  * where the row stands or what the others are: its bits are its own, in any step that comes here.
@@ -23,119 +20,14 @@
  * thread of the consumers. Shared memory: four steps of 48 KiB, six of 32 or seven of 28, and the list. Pairs of CTAs
  * that share the weights of 256 rows (multicast) were slower at any size: 0.6 of this at 512 rows an expert. Needs
  * sm_90a, n_in and n_out divisible by 8. Any shape: expert_rows.cu. */
-#include <limits.h>
-
-#include "device/cuda/expert_gemm.cuh"
-
-enum { GEMM_THREADS = (1 + N_CONSUMERS) * GROUP_THREADS, LAG = 2 };
+#include "device/cuda/expert_ring.cuh"
 
 /* Tiles of so many columns. */
 template <int COLUMNS_> struct gemm_shape {
-    static constexpr int COLUMNS = COLUMNS_, N_SLOTS = COLUMNS == 256 ? 4 : COLUMNS == 128 ? 6 : 7;
-    static constexpr int W_BYTES = COLUMNS * ROW_BYTES;
+    static constexpr int ROWS = TILE_ROWS, COLUMNS = COLUMNS_, N_SLOTS = COLUMNS == 256 ? 4 : COLUMNS == 128 ? 6 : 7;
     static constexpr float AFTER = 1.0f;
-    static_assert(LAG + 1 < N_SLOTS, "slots that are neither under way nor published");
-
-    struct memory {
-        alignas(1024) char x[N_SLOTS][X_BYTES];
-        alignas(1024) char w[N_SLOTS][W_BYTES];
-        uint64_t full[N_SLOTS], empty[N_SLOTS];
-        expert_list<TILE_ROWS> list;
-    };
-};
-
-template <class SHAPE, bool BY_TOKEN> struct producer {
-    using cursor = ring_cursor<SHAPE::N_SLOTS>;
-
-    const gemm_args &args;
-    typename SHAPE::memory &smem;
-    const CUtensorMap *x_map, *w_map;
-    int thread; /* of the warpgroup */
-    cursor ring, done;
-    int n_begun; /* steps whose copies are not known to be complete */
-    gathered_rows<GROUP_THREADS> rows;
-
-    LF_GPU_MEMBER uint32_t full(const cursor &at) const
-    {
-        return shared_address(&smem.full[at.slot]);
-    }
-
-    /* bytes: of the step, all that comes by the copy engine. */
-    LF_GPU_MEMBER void bring_weights(const expert_tile &tile, int step, int bytes) const
-    {
-        mbarrier_arrive_expect_tx(full(ring), bytes);
-        cp_async_bulk_tensor_3d(shared_address(smem.w[ring.slot]), w_map, full(ring), step * STEP,
-                                tile.column_tile * args.columns, tile.expert);
-    }
-
-    /* Of rows by token, copied: says that the oldest step is there. */
-    LF_GPU_MEMBER void publish()
-    {
-        fence_proxy_async();
-        mbarrier_arrive(full(done));
-        done.advance();
-        n_begun--;
-    }
-
-    LF_GPU_MEMBER void gather(int step)
-    {
-        rows.bring(args, shared_address(smem.x[ring.slot]), step, thread);
-        if (++n_begun <= LAG) return;
-        cp_async_wait_group<LAG>();
-        publish();
-    }
-
-    /* Of rows that lie sorted. */
-    LF_GPU_MEMBER void bring_rows(const expert_tile &tile, int step) const
-    {
-        for (int h = 0; h < halves_of(tile); h++)
-            cp_async_bulk_tensor_2d(shared_address(smem.x[ring.slot]) + h * HALF_BYTES, x_map, full(ring), step * STEP,
-                                    tile.row + h * HALF_ROWS);
-    }
-
-    /* By all threads where rows are gathered, else by one. */
-    LF_GPU_MEMBER void bring(const expert_tile &tile, int step)
-    {
-        mbarrier_try_wait_parity(shared_address(&smem.empty[ring.slot]), ring.parity ^ 1);
-        if constexpr (BY_TOKEN) {
-            if (thread == 0) bring_weights(tile, step, SHAPE::W_BYTES);
-            gather(step);
-        } else {
-            bring_weights(tile, step, SHAPE::W_BYTES + halves_of(tile) * HALF_BYTES);
-            bring_rows(tile, step);
-        }
-        ring.advance();
-    }
-
-    /* The first steps of the first tile, as many as there are slots: weights now, rows when the predecessor is
-     * complete. Returns how many. */
-    LF_GPU_MEMBER int bring_first(const expert_tile &tile)
-    {
-        int n = min((int)SHAPE::N_SLOTS, args.n_steps);
-        cursor begin = ring;
-        for (int step = 0; step < n; step++, ring.advance())
-            bring_weights(tile, step, SHAPE::W_BYTES + halves_of(tile) * HALF_BYTES);
-        wait_predecessor();
-        ring = begin;
-        for (int step = 0; step < n; step++, ring.advance()) bring_rows(tile, step);
-        return n;
-    }
-
-    LF_GPU_MEMBER void run()
-    {
-        auto walk = walk_of(smem.list, args);
-        bool has_waited = BY_TOKEN;
-        for (expert_tile tile; walk.take(tile);) {
-            int step = 0;
-            if constexpr (BY_TOKEN) rows.find(args, tile, thread);
-            if (!has_waited) step = bring_first(tile);
-            has_waited = true;
-            for (; step < args.n_steps; step++) bring(tile, step);
-        }
-        if (!has_waited) wait_predecessor();
-        cp_async_wait_group<0>();
-        while (n_begun > 0) publish();
-    }
+    using side = no_side;
+    using memory = ring_memory<gemm_shape>;
 };
 
 template <class T, class SHAPE> struct consumer : tile_sums<T, SHAPE> {
@@ -165,7 +57,7 @@ template <class T, class SHAPE> struct consumer : tile_sums<T, SHAPE> {
     {
         int x_at = slot * X_BYTES + this->group * HALF_BYTES;
         uint32_t x = wgmma_descriptor_low(shared_address(smem.x[0]), 16) + x_at / 16;
-        uint32_t w = wgmma_descriptor_low(shared_address(smem.w[0]), 16) + slot * (SHAPE::W_BYTES / 16);
+        uint32_t w = wgmma_descriptor_low(shared_address(smem.w[0]), 16) + slot * (SHAPE::memory::W_BYTES / 16);
         wgmma_fence();
         this->start_step(x, w);
         wgmma_commit_group();
@@ -214,14 +106,8 @@ __global__ void __launch_bounds__(GEMM_THREADS, 1)
 {
     extern __shared__ char raw[];
     using shape = gemm_shape<COLUMNS>;
-    auto &smem = *(typename shape::memory *)(((uintptr_t)raw + 1023) & ~(uintptr_t)1023);
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < shape::N_SLOTS; i++) {
-            mbarrier_init(shared_address(&smem.full[i]), BY_TOKEN ? 1 + GROUP_THREADS : 1);
-            mbarrier_init(shared_address(&smem.empty[i]), N_CONSUMERS * GROUP_WARPS);
-        }
-        fence_mbarrier_init();
-    }
+    auto &smem = ring_in<typename shape::memory>(raw);
+    if (threadIdx.x == 0) smem.init(BY_TOKEN);
     if (BY_TOKEN) wait_predecessor();
     start_successor(); /* in this order: expert_gemv.cu says why */
     if (threadIdx.x / WARP == 1) smem.list.build(args.first, args.n_experts);
@@ -230,7 +116,7 @@ __global__ void __launch_bounds__(GEMM_THREADS, 1)
     if (role == 0) {
         setmaxnreg_dec<72>();
         if (BY_TOKEN || threadIdx.x == 0) {
-            producer<shape, BY_TOKEN> self = {args, smem, &x_map, &w_map, (int)threadIdx.x, {0, 0}, {0, 0}, 0};
+            ring_producer<shape, BY_TOKEN> self = {args, smem, &x_map, &w_map, (int)threadIdx.x, {0, 0}, {0, 0}, 0, {}};
             self.run();
         } else {
             wait_predecessor();

@@ -9,6 +9,8 @@
 #ifndef LF_DEVICE_CUDA_EXPERT_LIST_CUH
 #define LF_DEVICE_CUDA_EXPERT_LIST_CUH
 
+#include <limits.h>
+
 #include "core/limits.h"
 #include "device/cuda/warp.cuh"
 
@@ -25,14 +27,14 @@ template <int ROWS> struct expert_list {
     int unit[LF_EXPERTS_N + 1]; /* the same of units */
     int half[LF_EXPERTS_N + 1]; /* the same of units that have ROWS / 2 rows at most: an expert's last, if any */
 
-    /* By one warp. */
-    LF_GPU_MEMBER void build(const int32_t *first, int n_experts)
+    /* By one warp. Of the sorted rows from `from` on, as many as lie before `end`. */
+    LF_GPU_MEMBER void build(const int32_t *first, int n_experts, int from = 0, int end = INT_MAX)
     {
         int lane = threadIdx.x % WARP, n_found = 0, n_units = 0, n_halves = 0;
 #pragma unroll 4
         for (int base = 0; base < n_experts; base += WARP) {
-            int e = min(base + lane, n_experts), begin = __ldcg(first + e);
-            int n_rows = __ldcg(first + min(e + 1, n_experts)) - begin;
+            int e = min(base + lane, n_experts), begin = min(max(__ldcg(first + e), from), end);
+            int n_rows = min(max(__ldcg(first + min(e + 1, n_experts)), from), end) - begin;
             unsigned with_rows = __ballot_sync(ALL_LANES, n_rows > 0);
             unsigned with_half = __ballot_sync(ALL_LANES, n_rows > 0 && (n_rows - 1) % ROWS < ROWS / 2);
             int units = (n_rows + ROWS - 1) / ROWS, upto = warp_scan(units, [](int a, int b) { return a + b; });
@@ -49,7 +51,7 @@ template <int ROWS> struct expert_list {
         }
         if (lane != 0) return;
         n = n_found;
-        row[n_found] = __ldcg(first + n_experts);
+        row[n_found] = min(__ldcg(first + n_experts), end);
         unit[n_found] = n_units;
         half[n_found] = n_halves;
     }

@@ -1,23 +1,20 @@
 /* The ops of experts on a GPU: checks, then a launcher, as in ops_cuda.c.
  *
- * Of the grouped GEMMs Hopper has one for any number of tokens (expert_gemm_sm90.cu), and one of coded weights
- * (expert_gemm_coded_sm90.cu): only there do they stay coded. Other GPUs take the one that is made for up to 16
- * (expert_gemv.cu). And there is one for any shape and GPU, slowly (expert_rows.cu). Which one it is depends on the GPU
- * and the shape alone, and in each a row's bits are its own: so they are in any number of tokens. */
+ * Of the grouped GEMMs Hopper has one for any number of tokens (expert_gemm_sm90.cu), one of FP8 weights by FP8
+ * activations (experts_fp8.c), and one of other coded weights (expert_gemm_coded_sm90.cu): only there do they stay
+ * coded. Other GPUs take the one that is made for up to 16 (expert_gemv.cu). And there is one for any shape and GPU,
+ * slowly (expert_rows.cu). Which one it is depends on the GPU and the shape alone, and in each a row's bits are its
+ * own: so they are in any number of tokens. */
 #include "device/cuda/experts_cuda.h"
 
 #include "core/check.h"
 #include "core/limits.h"
 #include "device/cuda/coded_order.h"
 #include "device/cuda/expert_gemm_coded_sm90.h"
+#include "device/cuda/expert_gemm_fp8_sm90.h"
+#include "device/cuda/experts_fp8.h"
 
-enum { SCRATCH_BYTES = 64 /* as of GEMMs: none is used */, COLUMNS_ALIGN = 8 /* of coded matrices */ };
-
-static uint64_t expert_gemm_scratch_bytes(const struct lf_expert_gemm_params *p)
-{
-    (void)p;
-    return SCRATCH_BYTES;
-}
+enum { COLUMNS_ALIGN = 8 /* of coded matrices */ };
 
 static void route(struct lf_device *dev, const struct lf_route_params *p)
 {
@@ -47,6 +44,12 @@ static void expert_gemm(struct lf_device *dev, const struct lf_expert_gemm_param
     LF_ASSERT(lf_format_is_plain(&p->w->format) ||
               lf_experts_cuda_has_format(dev, &p->w->format, p->w->n_out, p->w->n_in));
     LF_ASSERT(p->w->n_in > 0 && p->w->n_out > 0 && p->k >= 1 && p->k <= p->w->n_experts);
+    enum lf_fp8_scales by;
+    if (lf_cuda_experts_fp8_takes(dev, p->w, &by)) {
+        lf_cuda_experts_fp8(dev, p);
+        return;
+    }
+    LF_ASSERT(p->x_codes.codes == NULL);
     if (lf_cuda_ok(dev)) lf_cuda_check(dev, launch_gemm(dev, p), "GEMM of experts");
 }
 
@@ -63,6 +66,7 @@ int lf_experts_cuda_setup(struct lf_device *dev)
     if (rc == 0) rc = lf_cuda_expert_gemv_setup(&dev->cuda->has_expert_gemv);
     dev->cuda->has_expert_gemm = dev->info.sm == 90;
     if (rc == 0 && dev->cuda->has_expert_gemm) rc = lf_cuda_expert_gemm_sm90_setup();
+    if (rc == 0 && dev->cuda->has_expert_gemm) rc = lf_cuda_expert_gemm_fp8_sm90_setup();
     return rc == 0 && dev->cuda->has_expert_gemm ? lf_cuda_expert_gemm_coded_sm90_setup() : rc;
 }
 
@@ -77,7 +81,7 @@ bool lf_experts_cuda_has_format(const struct lf_device *dev, const struct lf_for
 
 void lf_experts_cuda_fill(struct lf_ops *ops)
 {
-    ops->expert_gemm_scratch_bytes = expert_gemm_scratch_bytes;
+    ops->expert_gemm_scratch_bytes = lf_cuda_experts_fp8_scratch;
     ops->route = route;
     ops->expert_gemm = expert_gemm;
     ops->expert_sum = expert_sum;

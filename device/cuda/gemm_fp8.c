@@ -13,14 +13,14 @@
 #include "core/check.h"
 #include "device/cuda/coded_order.h"
 #include "device/cuda/cuda_impl.h"
+#include "device/cuda/experts_fp8.h"
 #include "device/cuda/gemm_coded.h"
 #include "device/cuda/gemm_fp8_sm90.h"
 
 enum { SCRATCH_BYTES = 64 << 20 /* at most */ };
 enum { CHUNK = 256 /* tokens of a tile: a chunk is a multiple where that fits */ };
 
-/* Tokens that are quantized and multiplied at a time, so that the scratch is bounded. No token's bits depend on it. */
-static int chunk_tokens(int n_in)
+int lf_cuda_fp8_op_chunk(int n_in)
 {
     uint64_t of_token = lf_x_codes_bytes(LF_SCALES_STRIDE, n_in) / LF_SCALES_STRIDE + 1;
     int n = (int)((SCRATCH_BYTES - LF_CODES_ALIGN) / of_token);
@@ -30,10 +30,11 @@ static int chunk_tokens(int n_in)
 uint64_t lf_cuda_fp8_op_scratch(int max_tokens, int max_n_in)
 {
     uint64_t least = lf_x_codes_bytes(LF_SCALES_STRIDE, max_n_in);
-    return max_tokens <= chunk_tokens(max_n_in) ? lf_x_codes_bytes(max_tokens, max_n_in) : LF_MAX(least, SCRATCH_BYTES);
+    return max_tokens <= lf_cuda_fp8_op_chunk(max_n_in) ? lf_x_codes_bytes(max_tokens, max_n_in)
+                                                        : LF_MAX(least, SCRATCH_BYTES);
 }
 
-static bool scales_of(const struct lf_weight *w, enum lf_fp8_scales *by)
+bool lf_cuda_fp8_op_scales(const struct lf_weight *w, enum lf_fp8_scales *by)
 {
     const struct lf_format *f = &w->format;
     if (f->code != LF_CODE_E4M3) return false;
@@ -75,7 +76,8 @@ static struct lf_fp8_gemm_params gemm_of(const struct lf_gemm_params *p, const s
 bool lf_cuda_fp8_op_takes(const struct lf_device *dev, const struct lf_gemm_params *p)
 {
     enum lf_fp8_scales by;
-    if (!dev->cuda->has_fp8 || !scales_of(p->w, &by) || !lf_coded_order_has(&p->w->format, p->w->n_in)) return false;
+    if (!dev->cuda->has_fp8 || !lf_cuda_fp8_op_scales(p->w, &by) || !lf_coded_order_has(&p->w->format, p->w->n_in))
+        return false;
     struct lf_quant_params quant = quant_of(p, by);
     struct lf_fp8_gemm_params gemm = gemm_of(p, &quant.to);
     return lf_cuda_quant_rows_supports(&quant) && lf_cuda_gemm_fp8_supports(&gemm);
@@ -84,8 +86,9 @@ bool lf_cuda_fp8_op_takes(const struct lf_device *dev, const struct lf_gemm_para
 /* Dense tensors of few tokens: shapes decide. */
 bool lf_cuda_fp8_op_quantizes_x(const struct lf_device *dev, const struct lf_weight *w, enum lf_fp8_scales *by)
 {
+    if (w->n_experts > 0) return w->n_in >= LF_FP8_BLOCK && lf_cuda_experts_fp8_takes(dev, w, by);
     struct lf_gemm_params p = {.w = w, .n_tokens = 1, .x_stride = w->n_in, .y_stride = w->n_out, .alpha = 1.0f};
-    return w->n_in >= LF_FP8_BLOCK && lf_cuda_fp8_op_takes(dev, &p) && scales_of(w, by);
+    return w->n_in >= LF_FP8_BLOCK && lf_cuda_fp8_op_takes(dev, &p) && lf_cuda_fp8_op_scales(w, by);
 }
 
 static void multiply(struct lf_device *dev, const struct lf_gemm_params *p, const struct lf_x_codes *x)
@@ -105,14 +108,14 @@ static void run_chunk(struct lf_device *dev, const struct lf_gemm_params *p, enu
 void lf_cuda_fp8_op(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     enum lf_fp8_scales by;
-    LF_ASSERT(scales_of(p->w, &by) && p->norm.h == NULL && p->x_sum_squares == NULL);
+    LF_ASSERT(lf_cuda_fp8_op_scales(p->w, &by) && p->norm.h == NULL && p->x_sum_squares == NULL);
     LF_ASSERT(!p->x_codes.codes || p->x_codes.by == by);
     if (p->x_codes.codes) {
         multiply(dev, p, &p->x_codes);
         return;
     }
     LF_ASSERT(p->scratch != NULL);
-    int n = chunk_tokens(p->w->n_in);
+    int n = lf_cuda_fp8_op_chunk(p->w->n_in);
     for (int first = 0; first < p->n_tokens && lf_cuda_ok(dev); first += n) {
         struct lf_gemm_params chunk = lf_cuda_gemm_tokens(p, first, LF_MIN(n, p->n_tokens - first));
         run_chunk(dev, &chunk, by);

@@ -4,6 +4,10 @@
 
 #include "device/ops.h"
 
+/* How a matrix, or each of an expert's, is scaled; false: it is not multiplied by codes. */
+bool lf_cuda_fp8_op_scales(const struct lf_weight *w, enum lf_fp8_scales *by);
+/* Rows of x that are quantized at a time, so that the scratch is bounded. No token's bits depend on it. */
+int lf_cuda_fp8_op_chunk(int n_in);
 /* Bytes that a GEMM of up to so many tokens and columns needs in p->scratch. */
 uint64_t lf_cuda_fp8_op_scratch(int max_tokens, int max_n_in);
 /* Whether it multiplies p's matrix. p->n_tokens is not looked at: it is all numbers of tokens or none. */

@@ -32,6 +32,7 @@ LF_WGMMA_E4M3("8", LF_REGS4, 4, "4", "5", "6", LF_ACC4(d, 0))
 LF_WGMMA_E4M3("16", LF_REGS8, 8, "8", "9", "10", LF_ACC8(d, 0))
 LF_WGMMA_E4M3("32", LF_REGS16, 16, "16", "17", "18", LF_ACC16(d, 0))
 LF_WGMMA_E4M3("64", LF_REGS32, 32, "32", "33", "34", LF_ACC32(d))
+LF_WGMMA_E4M3("96", LF_REGS48, 48, "48", "49", "50", LF_ACC48(d))
 LF_WGMMA_E4M3("128", LF_REGS64, 64, "64", "65", "66", LF_ACC64(d))
 
 /* The same with A in registers: of rows t / 4 and + 8, bytes 4 · (t mod 4) and the next three in a[0] and a[1], those

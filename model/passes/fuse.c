@@ -79,6 +79,11 @@ static enum lf_status fuse_norm(struct lf_program *p, int at, struct lf_err *err
     return LF_OK;
 }
 
+static bool multiplies(enum lf_op_kind kind)
+{
+    return lf_op_has_gemm(kind) || kind == LF_OP_EXPERT_GEMM;
+}
+
 /* The op that alone reads the value, as the x of its gemm; NULL: there is none. */
 static struct lf_op *only_gemm_of(struct lf_program *p, int value)
 {
@@ -86,7 +91,7 @@ static struct lf_op *only_gemm_of(struct lf_program *p, int value)
     for (int i = p->values[value].first_op + 1; i <= p->values[value].last_op; i++)
         for (int k = 0; k < LF_OP_INPUTS_N; k++) {
             if (p->ops[i].in[k] != value) continue;
-            if (reader || k != LF_OP_X || !lf_op_has_gemm(p->ops[i].kind)) return NULL;
+            if (reader || k != LF_OP_X || !multiplies(p->ops[i].kind)) return NULL;
             reader = &p->ops[i];
         }
     return reader;

@@ -1,5 +1,7 @@
 /* Grouped GEMMs of coded weights on a GPU: the bits of those of the same weights expanded, in every format, tile and
- * number of tokens, and with the ops of a layer overlapping. What those of plain weights are is test_experts.c's.
+ * number of tokens, and with the ops of a layer overlapping. What those of plain weights are is test_experts.c's. FP8
+ * weights in blocks or rows meet FP8 activations (device/cuda/experts_fp8.h): the bits of the GEMM of one matrix, whose
+ * own tests are test_gemm_fp8.c and test_fp8_op.c.
  * Skipped (77) where no GPU opens, and where experts do not stay coded.
  *
  *     test_coded_experts [PATTERN]   (of the names of tests) */
@@ -7,7 +9,11 @@
 #include "tests/gpu/gpu_routing.h"
 
 #include "device/cuda/cuda_impl.h"
+#include "device/cuda/coded_order.h"
 #include "device/cuda/expert_gemm_coded_sm90.h"
+#include "device/cuda/expert_gemm_fp8_sm90.h"
+#include "device/cuda/experts_fp8.h"
+#include "device/cuda/gemm_fp8_sm90.h"
 
 enum { REPEATS = 50, BY_TABLE = -1 };
 
@@ -18,17 +24,18 @@ struct shape {
 };
 
 static const struct lf_format formats[] = {
-    {LF_BF16, LF_CODE_E4M3, 128, 128, false, LF_F32}, {LF_BF16, LF_CODE_E4M3, 0, 1, false, LF_F32},
-    {LF_BF16, LF_CODE_E4M3, 128, 1, false, LF_F32},   {LF_BF16, LF_CODE_I4, 32, 1, false, LF_F32},
-    {LF_BF16, LF_CODE_I4, 64, 1, true, LF_F32},       {LF_BF16, LF_CODE_I4, 128, 1, true, LF_F32},
-    {LF_BF16, LF_CODE_I4, 0, 1, false, LF_F32},       {LF_BF16, LF_CODE_E2M1, 32, 1, false, LF_F32},
+    {LF_BF16, LF_CODE_E4M3, 128, 1, false, LF_F32}, {LF_BF16, LF_CODE_I4, 32, 1, false, LF_F32},
+    {LF_BF16, LF_CODE_I4, 64, 1, true, LF_F32},     {LF_BF16, LF_CODE_I4, 128, 1, true, LF_F32},
+    {LF_BF16, LF_CODE_I4, 0, 1, false, LF_F32},     {LF_BF16, LF_CODE_E2M1, 32, 1, false, LF_F32},
 };
+static const struct lf_format fp8_formats[] = {{LF_BF16, LF_CODE_E4M3, 128, 128, false, LF_F32},
+                                               {LF_BF16, LF_CODE_E4M3, 0, 1, false, LF_F32}};
 
 /* The same matrices twice. */
 struct experts {
     struct lf_weight coded, plain;
     struct gpu_tensor coded_bytes, plain_bytes;
-    float *values; /* [E, n_out, n_in], as the plain ones have them */
+    float *values; /* [E, n_out, n_in], as those that are multiplied have them */
 };
 
 static struct gpu_tensor room_for(struct lf_weight *w)
@@ -65,13 +72,15 @@ static struct experts experts_make(uint64_t *seed, const struct lf_format *f, co
     e.plain_bytes = room_for(&e.plain);
     e.values = fixture_alloc((size_t)c->n_experts * n * sizeof *e.values);
     char *packed = fixture_alloc(n * 2);
+    enum lf_fp8_scales by;
+    bool is_fp8 = lf_cuda_experts_fp8_takes(gpu, &e.coded, &by); /* whose weights nobody rounds */
     for (int i = 0; i < c->n_experts; i++) {
         struct lf_weight coded = lf_weight_of_expert(gpu_ops, &e.coded, i);
         struct lf_weight plain = lf_weight_of_expert(gpu_ops, &e.plain, i);
         float *values = e.values + (size_t)i * n;
         pack_coded(seed, &coded, values);
         lf_from_f32(packed, gpu_act, values, n);
-        lf_to_f32(values, packed, gpu_act, n);
+        if (!is_fp8) lf_to_f32(values, packed, gpu_act, n);
         gpu_ops->weight_pack(gpu, &plain, 0, c->n_out, packed);
     }
     free(packed);
@@ -177,6 +186,7 @@ static void check_value(const struct data *d, const char *y, int row, int col)
     size_t w_row = (size_t)expert * (size_t)d->c.n_out + (size_t)col, at = (size_t)row * (size_t)d->c.n_out;
     const float *x = d->x_values + (size_t)(d->c.by_token ? d->routing.rows[row] / d->c.k : row) * (size_t)n_in;
     double sum = d->c.bias ? (double)d->bias_values[w_row] : 0.0, magnitude = fabs(sum);
+    enum lf_fp8_scales by;
     for (int i = 0; i < n_in; i++) {
         double product = (double)x[i] * (double)d->e.values[w_row * (size_t)n_in + (size_t)i];
         sum += product;
@@ -184,7 +194,9 @@ static void check_value(const struct data *d, const char *y, int row, int col)
     }
     float got;
     lf_to_f32(&got, y + (at + (size_t)col) * (d->c.y_float ? sizeof(float) : 2), d->c.y_float ? LF_F32 : gpu_act, 1);
-    double allowed = ldexp((n_in + 2) * magnitude, -22) + 1e-30;
+    /* of FP8 as gpu_quant has it */
+    bool is_fp8 = lf_cuda_experts_fp8_takes(gpu, &d->e.coded, &by);
+    double allowed = (is_fp8 ? 0x1p-11 : ldexp(n_in + 2, -22)) * magnitude + 1e-30;
     if (!d->c.y_float) allowed += gpu_rounding(gpu_act, fabs(sum) + allowed);
     if (!(fabs((double)got - sum) <= allowed))
         fail_msg("%s: row %d column %d: %g, expected %g within %g", gpu_case, row, col, (double)got, sum, allowed);
@@ -266,14 +278,188 @@ static void so_they_have_in_models_shapes(void **state)
         }
 }
 
+/* ---- FP8 by FP8 ---- */
+
+struct fp8_data {
+    struct data d;
+    struct gpu_tensor codes, scratch;
+    struct lf_quant_params quant; /* of all rows of x into `codes` */
+};
+
+static int n_x_rows(const struct shape *c)
+{
+    return c->by_token ? c->n_tokens : c->n_tokens * c->k;
+}
+
+static struct fp8_data fp8_make(uint64_t *seed, const struct lf_format *f, const struct shape *c)
+{
+    struct fp8_data d = {.d = data_make(seed, f, c)};
+    enum lf_fp8_scales by;
+    int n = n_x_rows(c);
+    assert_true(lf_cuda_experts_fp8_takes(gpu, &d.d.e.coded, &by));
+    d.codes = gpu_poisoned(LF_F32, (size_t)lf_x_codes_bytes(n, c->n_in) / 4 + 1);
+    d.d.p.w = &d.d.e.coded;
+    d.scratch = gpu_poisoned(LF_F32, (size_t)gpu_ops->expert_gemm_scratch_bytes(&d.d.p) / 4 + 1);
+    d.d.p.scratch = d.scratch.ptr;
+    d.quant = (struct lf_quant_params){.to = lf_x_codes_at(d.codes.ptr, n, c->n_in, by),
+                                       .x = d.d.x.ptr,
+                                       .n_tokens = n,
+                                       .n_in = c->n_in,
+                                       .x_stride = c->n_in};
+    return d;
+}
+
+static void fp8_free(struct fp8_data *d)
+{
+    gpu_free(&d->codes);
+    gpu_free(&d->scratch);
+    data_free(&d->d);
+}
+
+/* Each expert's rows as the tokens of a GEMM of its matrix. */
+static char *run_one_by_one(const struct fp8_data *d)
+{
+    const struct data *g = &d->d;
+    const struct shape *c = &g->c;
+    size_t n_in = (size_t)c->n_in, n_rows = (size_t)c->n_tokens * (size_t)c->k, y_bytes = c->y_float ? 4 : 2;
+    struct gpu_tensor x = gpu_poisoned(gpu_act, n_rows * n_in),
+                      y = gpu_poisoned(c->y_float ? LF_F32 : gpu_act, y_elements(g));
+    struct gpu_tensor scratch = gpu_poisoned(LF_F32, gpu_ops->gemm_scratch_bytes((int)n_rows, c->n_in) / sizeof(float));
+    char *given = gpu_read_raw(&g->x), *sorted = fixture_alloc(n_rows * n_in * 2);
+    for (size_t i = 0; i < n_rows; i++) {
+        size_t from = c->by_token ? (size_t)(g->routing.rows[i] / c->k) : i;
+        memcpy(sorted + i * n_in * 2, given + from * n_in * 2, n_in * 2);
+    }
+    lf_upload(gpu, x.ptr, sorted, n_rows * n_in * 2);
+    for (int e = 0; e < c->n_experts; e++) {
+        size_t first = (size_t)g->routing.first[e];
+        struct lf_weight w = lf_weight_of_expert(gpu_ops, &g->e.coded, e);
+        struct lf_gemm_params p = {.y = y.ptr + first * (size_t)c->n_out * y_bytes,
+                                   .y_float = c->y_float,
+                                   .x = x.ptr + first * n_in * 2,
+                                   .w = &w,
+                                   .bias = c->bias ? g->p.bias + (size_t)e * (size_t)c->n_out : NULL,
+                                   .alpha = 1.0f,
+                                   .n_tokens = g->routing.first[e + 1] - (int)first,
+                                   .x_stride = c->n_in,
+                                   .y_stride = c->n_out,
+                                   .scratch = scratch.ptr};
+        if (p.n_tokens > 0) gpu_ops->gemm(gpu, &p);
+    }
+    char *raw = gpu_read_raw(&y);
+    free(given);
+    free(sorted);
+    gpu_free(&x);
+    gpu_free(&y);
+    gpu_free(&scratch);
+    return raw;
+}
+
+/* By a launcher, tiles as there; sorted rows in `parts`, whose codes lie each for itself. */
+static char *run_tiles(const struct fp8_data *d, int tiles, int parts)
+{
+    const struct data *g = &d->d;
+    struct gpu_tensor y = gpu_poisoned(g->c.y_float ? LF_F32 : gpu_act, y_elements(g));
+    struct lf_expert_gemm_params p = g->p;
+    const struct lf_weight *w = p.w;
+    size_t scales_at = lf_coded_order_of(&w->format, w->n_out, w->n_in).scales_at;
+    const float *w_scales = (const float *)(const void *)((const char *)w->data + scales_at);
+    int n_rows = g->c.n_tokens * g->c.k, n = g->c.by_token ? n_rows : (n_rows + parts - 1) / parts;
+    p.y = y.ptr;
+    p.x = NULL;
+    for (int row = 0; row < n_rows; row += n) {
+        struct lf_quant_params quant = d->quant;
+        int part = LF_MIN(n, n_rows - row);
+        if (!g->c.by_token) {
+            quant.n_tokens = part;
+            quant.to = lf_x_codes_at(d->codes.ptr, part, g->c.n_in, quant.to.by);
+            quant.x = g->x.ptr + (size_t)row * (size_t)g->c.n_in * 2;
+        }
+        assert_int_equal(lf_cuda_quant_rows(&quant, lf_cuda_launch(gpu)), 0);
+        p.x_codes = quant.to;
+        assert_int_equal(lf_cuda_expert_gemm_fp8_sm90(&p, w_scales, (size_t)lf_weight_expert_bytes(gpu_ops, w), row,
+                                                      part, gpu->info.n_sms, tiles, lf_cuda_launch(gpu)),
+                         0);
+    }
+    char *raw = gpu_read_raw(&y);
+    gpu_free(&y);
+    return raw;
+}
+
+static void expect(const struct fp8_data *d, char *got, const char *expected, int tiles)
+{
+    same_bytes(&d->d, got, expected, tiles);
+    free(got);
+}
+
+static void fp8_case(uint64_t *seed, const struct lf_format *f, const struct shape *c)
+{
+    struct fp8_data d = fp8_make(seed, f, c);
+    struct lf_expert_gemm_params with_codes = d.d.p;
+    char *expected = run_one_by_one(&d);
+    expect(&d, run(&d.d, &d.d.e.coded, BY_TABLE), expected, BY_TABLE);
+    assert_int_equal(lf_cuda_quant_rows(&d.quant, lf_cuda_launch(gpu)), 0);
+    with_codes.x = NULL;
+    with_codes.scratch = NULL;
+    with_codes.x_codes = d.quant.to;
+    struct data given = d.d;
+    given.p = with_codes;
+    expect(&d, run(&given, &d.d.e.coded, BY_TABLE), expected, BY_TABLE);
+    for (int tiles = 0; tiles < LF_CUDA_EXPERT_FP8_TILES; tiles++)
+        for (int parts = 1; parts <= (c->by_token ? 1 : 3); parts++)
+            expect(&d, run_tiles(&d, tiles, parts), expected, tiles);
+    quant_round_e4m3(d.d.x_values, n_x_rows(c), c->n_in, lf_format_group(f, c->n_in));
+    for (int i = 0; i < 50; i++)
+        check_value(&d.d, expected, fixture_between(seed, 0, c->n_tokens * c->k - 1),
+                    fixture_between(seed, 0, c->n_out - 1));
+    free(expected);
+    fp8_free(&d);
+}
+
+static void rows_of_fp8_have_the_bits_of_one_matrix(void **state)
+{
+    (void)state;
+    uint64_t seed = 4;
+    need_coded();
+    for (size_t f = 0; f < LF_N_ELEMS(fp8_formats); f++)
+        for (size_t s = 0; s < (size_t)gpu_times(LF_N_ELEMS(shapes)); s++)
+            for (int i = 0; i < 2; i++) {
+                struct shape c = shapes[s];
+                c.by_token = i == 0;
+                c.y_float = (f + s) % 2 == 0;
+                c.bias = (f + s) % 3 == 0;
+                fp8_case(&seed, &fp8_formats[f], &c);
+            }
+}
+
+static void so_they_have_in_models_shapes_of_fp8(void **state)
+{
+    (void)state;
+    uint64_t seed = 5;
+    static const struct shape models[] = {
+        {.n_experts = 8, .k = 2, .n_in = 2048, .n_out = 1536, .by_token = true},
+        {.n_experts = 8, .k = 2, .n_in = 768, .n_out = 2048, .y_float = true},
+        {.n_experts = 2, .k = 1, .n_in = 2880, .n_out = 5760, .by_token = true, .bias = true}};
+    static const int tokens[] = {1, 40, 1200};
+    need_coded();
+    for (size_t s = 0; s < LF_N_ELEMS(models); s++)
+        for (size_t t = 0; t < LF_N_ELEMS(tokens); t++)
+            for (size_t f = 0; f < LF_N_ELEMS(fp8_formats); f++) {
+                struct shape c = models[s];
+                c.n_tokens = tokens[t];
+                fp8_case(&seed, &fp8_formats[f], &c);
+            }
+}
+
 /* ---- the ops of layers, each of which may begin before the one before it has ended ---- */
 
 enum { LAYERS = 3, TOKENS = 200, EXPERTS = 40, K = 4, HIDDEN = 528, WIDTH = 272 };
 
 struct layers {
     struct data up, down;
-    struct gpu_tensor weights, places, gate_up, gated, rows;
+    struct gpu_tensor weights, places, gate_up, gated, rows, scratch;
     struct lf_route_params route;
+    bool with_codes; /* gated activations are written as codes */
 };
 
 static void layers_make(struct layers *l, uint64_t *seed, const struct lf_format *f)
@@ -304,6 +490,10 @@ static void layers_make(struct layers *l, uint64_t *seed, const struct lf_format
     l->down.p.y = l->rows.ptr;
     l->down.p.rows = l->up.p.rows;
     l->down.p.first = l->up.p.first;
+    uint64_t up_bytes = gpu_ops->expert_gemm_scratch_bytes(&l->up.p);
+    uint64_t down_bytes = gpu_ops->expert_gemm_scratch_bytes(&l->down.p);
+    l->scratch = gpu_poisoned(LF_F32, (size_t)LF_MAX(up_bytes, down_bytes) / sizeof(float) + 1);
+    l->up.p.scratch = l->down.p.scratch = l->scratch.ptr;
 }
 
 static void layers_free(struct layers *l)
@@ -315,16 +505,24 @@ static void layers_free(struct layers *l)
     gpu_free(&l->gate_up);
     gpu_free(&l->gated);
     gpu_free(&l->rows);
+    gpu_free(&l->scratch);
 }
 
 /* Layer i begins with logits that lie i tokens further on, so that experts differ. */
 static void run_layers(struct layers *l, int n_tokens, bool one_by_one, const struct gpu_tensor *out)
 {
     const float *logits = l->route.logits;
+    enum lf_fp8_scales by = LF_FP8_BLOCKS;
     l->route.n_tokens = l->up.p.n_tokens = l->down.p.n_tokens = n_tokens;
+    l->down.p.x_codes.codes = NULL;
+    if (l->with_codes && gpu_ops->quantizes_x(gpu, l->down.p.w, &by))
+        l->down.p.x_codes = lf_x_codes_at(l->gated.ptr, n_tokens * K, WIDTH, by);
     for (int i = 0; i < LAYERS; i++) {
-        struct lf_gate_mul_params gate = {
-            .out = l->gated.ptr, .gate_up = l->gate_up.ptr, .n_tokens = n_tokens * K, .dim = WIDTH};
+        struct lf_gate_mul_params gate = {.out = l->gated.ptr,
+                                          .gate_up = l->gate_up.ptr,
+                                          .n_tokens = n_tokens * K,
+                                          .dim = WIDTH,
+                                          .codes = l->down.p.x_codes};
         struct lf_expert_sum_params sum = {.y = (float *)(void *)out->ptr + (size_t)i * TOKENS * HIDDEN,
                                            .x = (const float *)(void *)l->rows.ptr,
                                            .weights = l->route.weights,
@@ -347,16 +545,15 @@ static void run_layers(struct layers *l, int n_tokens, bool one_by_one, const st
     }
 }
 
-static void layers_overlap(void **state)
+static void check_layers(const struct lf_format *f, uint64_t *seed)
 {
-    (void)state;
-    uint64_t seed = 3;
     static const int tokens[] = {1, 3, 16, TOKENS - LAYERS};
-    need_coded();
-    for (size_t f = 0; f < LF_N_ELEMS(formats); f++) {
-        if (!gpu_ops->supports_format(gpu, &formats[f], HIDDEN, WIDTH, EXPERTS)) continue;
-        struct layers l;
-        layers_make(&l, &seed, &formats[f]);
+    enum lf_fp8_scales by;
+    struct layers l;
+    layers_make(&l, seed, f);
+    for (int with_codes = 0; with_codes < 2; with_codes++) {
+        l.with_codes = with_codes;
+        if (with_codes && !gpu_ops->quantizes_x(gpu, l.down.p.w, &by)) break;
         for (size_t t = 0; t < LF_N_ELEMS(tokens); t++) {
             size_t n = (size_t)LAYERS * TOKENS * HIDDEN;
             struct gpu_tensor out = gpu_poisoned(LF_F32, n), expected = gpu_poisoned(LF_F32, n);
@@ -372,8 +569,18 @@ static void layers_overlap(void **state)
             gpu_free(&out);
             gpu_free(&expected);
         }
-        layers_free(&l);
     }
+    layers_free(&l);
+}
+
+static void layers_overlap(void **state)
+{
+    (void)state;
+    uint64_t seed = 3;
+    need_coded();
+    for (size_t f = 0; f < LF_N_ELEMS(formats); f++)
+        if (gpu_ops->supports_format(gpu, &formats[f], HIDDEN, WIDTH, EXPERTS)) check_layers(&formats[f], &seed);
+    for (size_t f = 0; f < LF_N_ELEMS(fp8_formats); f++) check_layers(&fp8_formats[f], &seed);
 }
 
 int main(int argc, char **argv)
@@ -381,6 +588,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_have_the_bits_of_expanded_weights),
         cmocka_unit_test(so_they_have_in_models_shapes),
+        cmocka_unit_test(rows_of_fp8_have_the_bits_of_one_matrix),
+        cmocka_unit_test(so_they_have_in_models_shapes_of_fp8),
         cmocka_unit_test(layers_overlap),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);

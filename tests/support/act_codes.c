@@ -7,7 +7,7 @@
 #include "core/quant.h"
 #include "device/device_impl.h"
 
-enum { LEAST_COLUMNS = 32 /* from here on codes and scales fit where the floats would be */, LARGEST = 448 };
+enum { LEAST_COLUMNS = 24 /* from here on codes and scales fit where the floats would be */, LARGEST = 448 };
 
 static struct lf_ops plain;
 static struct act_codes_counts counts;
@@ -24,7 +24,7 @@ static bool quantizes_x(const struct lf_device *dev, const struct lf_weight *w, 
 {
     (void)dev;
     *by = w->n_out % 16 == 0 ? LF_FP8_BLOCKS : LF_FP8_ROWS;
-    return w->n_in >= LEAST_COLUMNS && w->n_out % 3 != 0;
+    return w->n_in >= LEAST_COLUMNS && (w->n_experts > 0 || w->n_out % 3 != 0);
 }
 
 static float value_of(uint8_t code)
@@ -97,6 +97,25 @@ static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
     counts.n_own += takes && !p->x_codes.codes;
 }
 
+static void expert_gemm(struct lf_device *dev, const struct lf_expert_gemm_params *p)
+{
+    struct lf_expert_gemm_params q = *p;
+    enum lf_fp8_scales by;
+    int n_rows = p->x_by_token ? p->n_tokens : p->n_tokens * p->k;
+    bool takes = quantizes_x(dev, p->w, &by) && n_rows > 0;
+    LF_ASSERT(takes || !p->x_codes.codes);
+    float *x = floats(n_rows, p->w->n_in);
+    if (p->x_codes.codes) expand(x, &p->x_codes, n_rows, p->w->n_in);
+    if (takes && !p->x_codes.codes) round_to_codes(x, p->x, n_rows, p->w->n_in, by);
+    if (takes) q.x = x;
+    q.x_codes.codes = NULL;
+    plain.expert_gemm(dev, &q);
+    free(x);
+    counts.n_given += p->x_codes.codes != NULL;
+    counts.n_own += takes && !p->x_codes.codes;
+    counts.n_experts += p->x_codes.codes != NULL;
+}
+
 static void gate_mul(struct lf_device *dev, const struct lf_gate_mul_params *p)
 {
     struct lf_gate_mul_params q = *p;
@@ -139,6 +158,7 @@ void act_codes_add(struct lf_device *dev)
     counts = (struct act_codes_counts){0};
     dev->ops.gemm = gemm;
     dev->ops.gemm_gate_mul = gemm_gate_mul;
+    dev->ops.expert_gemm = expert_gemm;
     dev->ops.gate_mul = gate_mul;
     dev->ops.rmsnorm = rmsnorm;
     dev->ops.quantizes_x = quantizes_x;

@@ -8,9 +8,10 @@
 
 /* For model_rig_opts.adapt. */
 void act_codes_add(struct lf_device *dev);
-/* Ops that wrote codes, and GEMMs that were given some, since then; and GEMMs that quantized x themselves. */
+/* Ops that wrote codes, and GEMMs that were given some, since then, those of experts also for themselves; and GEMMs
+ * that quantized x themselves. */
 struct act_codes_counts {
-    int n_norms, n_gates, n_given, n_own;
+    int n_norms, n_gates, n_given, n_experts, n_own;
 };
 struct act_codes_counts act_codes_counts(void);
 

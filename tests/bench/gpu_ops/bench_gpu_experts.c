@@ -14,7 +14,10 @@
 #include <cuda_runtime_api.h>
 
 #include "core/check.h"
+#include "device/cuda/coded_order.h"
 #include "device/cuda/cuda_impl.h"
+#include "device/cuda/expert_gemm_fp8_sm90.h"
+#include "device/cuda/gemm_fp8_sm90.h"
 #include "device/cuda/gemm_cublaslt.h"
 #include "tests/bench/gpu_ops/bench_timing.h"
 
@@ -37,7 +40,7 @@ static const struct shape shapes[] = {{"qwen3-30b-a3b", 2048, 128, 8, 768}, {"gp
 
 struct bench {
     struct lf_device *dev;
-    struct lf_buffer weights, x, y, logits, routing;
+    struct lf_buffer weights, x, y, codes, scratch, logits, routing;
     double copy_gbs; /* read plus written */
     int only_tokens;
     struct bench_run run;
@@ -87,7 +90,8 @@ static void call_copy(struct lf_device *dev, const void *ctx, int call_idx)
 
 /* ---- a layer's ops ---- */
 
-enum way { BY_TABLE, GEMV, HOPPER_128, HOPPER_256, HOPPER_96, FP8, MXFP4, DENSE };
+/* FP8: x is quantized, then multiplied; FP8_CODES: x is there as codes; then by the launcher's tiles. */
+enum way { BY_TABLE, GEMV, HOPPER_128, HOPPER_256, HOPPER_96, FP8, FP8_CODES, FP8_128, FP8_256, FP8_96, MXFP4, DENSE };
 
 static const struct lf_format fp8 = {LF_BF16, LF_CODE_E4M3, 128, 128, false, LF_F32};
 static const struct lf_format mxfp4 = {LF_BF16, LF_CODE_E2M1, 32, 1, false, LF_F32};
@@ -100,6 +104,31 @@ struct op {
     int n_in, n_out; /* of a grouped GEMM */
     bool by_token, y_float;
 };
+
+static bool is_fp8(enum way way)
+{
+    return way >= FP8 && way <= FP8_96;
+}
+
+static int n_x_rows(const struct op *op)
+{
+    return op->by_token ? op->n_tokens : op->n_tokens * op->s->k;
+}
+
+static struct lf_x_codes codes_of(const struct op *op)
+{
+    return lf_x_codes_at(op->b->codes.ptr, n_x_rows(op), op->n_in, LF_FP8_BLOCKS);
+}
+
+/* x as codes, once. */
+static void quantize(const struct op *op)
+{
+    struct lf_device *dev = op->b->dev;
+    struct lf_quant_params p = {
+        .to = codes_of(op), .x = op->b->x.ptr, .n_tokens = n_x_rows(op), .n_in = op->n_in, .x_stride = op->n_in};
+    lf_cuda_check(dev, lf_cuda_quant_rows(&p, lf_cuda_launch(dev)), "quantizing");
+    bench_check(dev);
+}
 
 static int32_t *routing_of(const struct op *op, int call_idx)
 {
@@ -148,7 +177,7 @@ static void call_gemm(struct lf_device *dev, const void *ctx, int call_idx)
 {
     const struct op *op = ctx;
     struct lf_weight w = {.format.dtype = LF_BF16, .n_out = op->n_out, .n_in = op->n_in, .n_experts = op->s->n_experts};
-    if (op->way == FP8) w.format = fp8;
+    if (is_fp8(op->way)) w.format = fp8;
     if (op->way == MXFP4) w.format = mxfp4;
     size_t expert_bytes = (size_t)lf_weight_expert_bytes(lf_device_ops(dev), &w);
     size_t layer = (size_t)op->s->n_experts * expert_bytes;
@@ -166,12 +195,21 @@ static void call_gemm(struct lf_device *dev, const void *ctx, int call_idx)
                                       .rows = route.rows,
                                       .first = route.first,
                                       .n_tokens = op->n_tokens,
-                                      .k = op->s->k};
+                                      .k = op->s->k,
+                                      .scratch = op->b->scratch.ptr};
+    if (is_fp8(op->way) && op->way != FP8) p.x_codes = codes_of(op);
     int n_sms = lf_device_info(dev)->n_sms, rc = 0;
-    if (op->way == BY_TABLE || op->way == FP8 || op->way == MXFP4) lf_device_ops(dev)->expert_gemm(dev, &p);
+    bool by_table = op->way == BY_TABLE || op->way == FP8 || op->way == FP8_CODES || op->way == MXFP4;
+    if (by_table) lf_device_ops(dev)->expert_gemm(dev, &p);
     if (op->way == GEMV) rc = lf_cuda_expert_gemv(&p, expert_bytes, n_sms, lf_cuda_launch(dev));
     if (op->way >= HOPPER_128 && op->way <= HOPPER_96)
         rc = lf_cuda_expert_gemm_sm90(&p, expert_bytes, n_sms, (int)op->way - (int)HOPPER_128, lf_cuda_launch(dev));
+    if (op->way >= FP8_128 && op->way <= FP8_96) {
+        size_t scales_at = lf_coded_order_of(&fp8, w.n_out, w.n_in).scales_at;
+        const float *scales = (const float *)(const void *)((const char *)w.data + scales_at);
+        rc = lf_cuda_expert_gemm_fp8_sm90(&p, scales, expert_bytes, 0, p.n_tokens * p.k, n_sms,
+                                          (int)op->way - (int)FP8_128, lf_cuda_launch(dev));
+    }
     lf_cuda_check(dev, rc, "GEMM of experts");
 }
 
@@ -224,17 +262,16 @@ static double experts_with_rows(const struct op *op)
 
 static void bench_gemm(const struct bench *b, struct op op, const char *name, double n_experts)
 {
-    static const char *const names[] = {"table",     "GEMV", "Hopper 128", "Hopper 256",
-                                        "Hopper 96", "FP8",  "MXFP4",      "cuBLASLt"};
+    static const char *const names[] = {"table",     "GEMV",    "Hopper 128", "Hopper 256", "Hopper 96", "FP8",
+                                        "FP8 codes", "FP8 128", "FP8 256",    "FP8 96",     "MXFP4",     "cuBLASLt"};
     struct op ops[LF_N_ELEMS(names)];
     struct bench_candidate c[LF_N_ELEMS(names)];
     bool is_hopper = b->dev->cuda->has_expert_gemm;
-    bool has[] = {
-        true, op.n_tokens <= 32 && b->dev->cuda->has_expert_gemv, is_hopper, is_hopper, is_hopper, is_hopper, is_hopper,
-        true};
+    if (is_hopper) quantize(&op);
     int n = 0, way_of[LF_N_ELEMS(names)];
     for (int way = 0; way < (int)LF_N_ELEMS(names); way++) {
-        if (!has[way]) continue;
+        bool is_gemv = way == GEMV, is_any = way == BY_TABLE || way == DENSE;
+        if (is_gemv ? op.n_tokens > 32 || !b->dev->cuda->has_expert_gemv : !is_any && !is_hopper) continue;
         way_of[n] = way;
         ops[n] = op;
         ops[n].way = (enum way)way;
@@ -247,7 +284,7 @@ static void bench_gemm(const struct bench *b, struct op op, const char *name, do
     double around = 2.0 * (op.by_token ? op.n_tokens : rows) * op.n_in + rows * op.n_out * (op.y_float ? 4 : 2);
     for (int i = 0; i < n; i++) {
         double matrices = way_of[i] == DENSE ? 1.0 : n_experts;
-        double elem = way_of[i] == FP8 ? 1.0 : way_of[i] == MXFP4 ? 0.5 + 1.0 / 32.0 : 2.0;
+        double elem = is_fp8((enum way)way_of[i]) ? 1.0 : way_of[i] == MXFP4 ? 0.5 + 1.0 / 32.0 : 2.0;
         double bytes = around + matrices * elem * op.n_in * op.n_out;
         report(b, &op, name, names[way_of[i]], c[i].us, bytes, flops, c[n - 1].us);
     }
@@ -288,6 +325,8 @@ int main(int argc, char **argv)
     b.weights = bench_alloc(b.dev, (size_t)N_LAYERS * 32 * 2 * 2880 * HIDDEN_MOST * 2, "weights");
     b.x = bench_alloc(b.dev, (size_t)ROWS_MOST * X_MOST * 2 + (size_t)TOKENS_MOST * HIDDEN_MOST * sizeof(float), "x");
     b.y = bench_alloc(b.dev, (size_t)ROWS_MOST * HIDDEN_MOST * sizeof(float), "y");
+    b.codes = bench_alloc(b.dev, lf_x_codes_bytes(ROWS_MOST, X_MOST), "codes");
+    b.scratch = bench_alloc(b.dev, lf_x_codes_bytes(ROWS_MOST, X_MOST), "scratch");
     b.logits = bench_alloc(b.dev, (size_t)N_LAYERS * TOKENS_MOST * EXPERTS_MOST * sizeof(float), "logits");
     b.routing = bench_alloc(b.dev, (size_t)N_LAYERS * (3 * ROWS_MOST + 1024) * sizeof(int32_t), "routing");
     fill_all(&b);
@@ -302,6 +341,8 @@ int main(int argc, char **argv)
     bench_check(b.dev);
     lf_buffer_free(b.dev, &b.routing);
     lf_buffer_free(b.dev, &b.logits);
+    lf_buffer_free(b.dev, &b.scratch);
+    lf_buffer_free(b.dev, &b.codes);
     lf_buffer_free(b.dev, &b.y);
     lf_buffer_free(b.dev, &b.x);
     lf_buffer_free(b.dev, &b.weights);

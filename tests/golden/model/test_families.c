@@ -254,7 +254,7 @@ static void activations_written_as_codes_change_no_bit(void **state)
 {
     (void)state;
     static const int chunks[] = {CHUNK, 5, 1};
-    int n_norms = 0, n_gates = 0, n_own = 0;
+    int n_norms = 0, n_gates = 0, n_experts = 0, n_own = 0;
     for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
         char dir[256];
         struct expected e;
@@ -271,12 +271,13 @@ static void activations_written_as_codes_change_no_bit(void **state)
         assert_memory_equal(fused, plain, (size_t)e.n_ids * (size_t)e.n_vocab * sizeof(float));
         n_norms += counts.n_norms;
         n_gates += counts.n_gates;
+        n_experts += counts.n_experts;
         n_own += counts.n_own;
         free(fused);
         free(plain);
         lf_buf_deinit(&e.bytes);
     }
-    assert_true(n_norms > 0 && n_gates > 0 && n_own > 0);
+    assert_true(n_norms > 0 && n_gates > 0 && n_experts > 0 && n_own > 0);
 }
 
 /* Alone, beside another sequence, in chunks of any size, with all rows wanted or some: the same bytes. */

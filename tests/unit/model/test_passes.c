@@ -213,6 +213,28 @@ static void what_one_gemm_reads_is_written_as_codes(void **state)
     lf_programs_deinit(&without);
 }
 
+/* What experts' down reads is written so, too; what their gate and up read the router reads as well. */
+static void so_is_what_one_gemm_of_experts_reads(void **state)
+{
+    (void)state;
+    struct lf_hparams hp = hparams_with_experts();
+    const struct lf_ops ops = {.quantizes_x = by_rows, .route = no_route};
+    struct lf_programs p = programs_of(&hp, &ops, false);
+    const struct lf_program *all = &p.of[LF_WANTED_ALL];
+    int n_given = 0, n_own = 0;
+    for (int k = 0; k < all->n_ops; k++) {
+        const struct lf_op *op = &all->ops[k];
+        if (op->kind == LF_OP_EXPERT_GEMM) n_given += op->x_codes;
+        if (op->kind == LF_OP_EXPERT_GEMM) n_own += !op->x_codes;
+        if (op->kind != LF_OP_GATE_MUL) continue;
+        const struct lf_op *down = reader_of(all, op->out[LF_OP_Y]);
+        assert_true(down->kind == LF_OP_EXPERT_GEMM && down->x_codes && down->weight[LF_OP_W] == op->codes_for);
+    }
+    assert_int_equal(n_given, 2); /* layers with experts */
+    assert_int_equal(n_own, 2);
+    lf_programs_deinit(&p);
+}
+
 /* A norm that somebody else reads too stays an op of its own, and what two ops read is no codes. */
 static void what_two_ops_read_is_not_fused_away(void **state)
 {
@@ -718,6 +740,7 @@ int main(void)
         cmocka_unit_test(rows_that_nobody_wants_end_with_the_last_append),
         cmocka_unit_test(each_fusion_takes_the_place_of_what_it_fuses),
         cmocka_unit_test(what_one_gemm_reads_is_written_as_codes),
+        cmocka_unit_test(so_is_what_one_gemm_of_experts_reads),
         cmocka_unit_test(what_two_ops_read_is_not_fused_away),
         cmocka_unit_test(ops_carry_what_they_were_recorded_with),
         cmocka_unit_test(no_value_lies_where_another_one_is_still_read),
