@@ -104,6 +104,14 @@ struct lf_attn_cuda_counts { /* device memory */
     int32_t combine_rows; /* most n_rows of the combine list's entries for decode */
 };
 
+/* struct lf_attn_owners, in rows of heads: [n_tokens · n_heads]. */
+enum { LF_ATTN_CUDA_OWNERS_N = 8 };
+struct lf_attn_cuda_owners {
+    int32_t n, first[LF_ATTN_CUDA_OWNERS_N + 1];
+    void *out[LF_ATTN_CUDA_OWNERS_N];
+    float *lse[LF_ATTN_CUDA_OWNERS_N];
+};
+
 /* One layer's call. All pointers are device addresses; tensors are bf16 or fp16 (`fp16`) with float accumulation. */
 struct lf_attn_cuda_args {
     void *out;     /* [n_tokens, n_heads, head_dim] */
@@ -132,8 +140,9 @@ struct lf_attn_cuda_args {
     /* Prefill tiles of several parts, like combine; the host knows how many. */
     const struct lf_attn_cuda_combine *combine_prefill;
     int32_t n_combine_prefill;
-    int32_t fp8_page_bytes;       /* of a page of FP8 (kv_fp8.cuh); 0: pages are in the type of q */
-    int32_t stripe_idx, stripe_n; /* which tokens the pages have; stripe_n at most 1: all */
+    int32_t fp8_page_bytes;            /* of a page of FP8 (kv_fp8.cuh); 0: pages are in the type of q */
+    int32_t stripe_idx, stripe_n;      /* which tokens the pages have; stripe_n at most 1: all */
+    struct lf_attn_cuda_owners owners; /* of a stripe; n 0: out and lse are all rows' */
 };
 
 /* Launchers. Each puts its kernel into the stream (a cudaStream_t) and returns a cudaError_t, 0 for success; none
