@@ -45,7 +45,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
+
+#include "attention/cuda/attn_stripe.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -104,14 +105,6 @@ struct lf_attn_cuda_counts { /* device memory */
     int32_t combine_rows; /* most n_rows of the combine list's entries for decode */
 };
 
-/* struct lf_attn_owners, in rows of heads: [n_tokens · n_heads]. */
-enum { LF_ATTN_CUDA_OWNERS_N = 8 };
-struct lf_attn_cuda_owners {
-    int32_t n, first[LF_ATTN_CUDA_OWNERS_N + 1];
-    void *out[LF_ATTN_CUDA_OWNERS_N];
-    float *lse[LF_ATTN_CUDA_OWNERS_N];
-};
-
 /* One layer's call. All pointers are device addresses; tensors are bf16 or fp16 (`fp16`) with float accumulation. */
 struct lf_attn_cuda_args {
     void *out;     /* [n_tokens, n_heads, head_dim] */
@@ -153,8 +146,7 @@ bool lf_attn_prefill_sm90_supports(int head_dim);
 int lf_attn_prefill_sm90_setup(void);
 int lf_attn_prefill_sm90_stripe_setup(void);
 int lf_attn_prefill_sm90(const struct lf_attn_cuda_args *args, void *stream);
-/* Scratch in which a CTA keeps the combined result of the splits (decode: groups) it has done while it computes the
- * next. */
+/* In it a CTA keeps the combined result of the splits (decode: groups) it has done while it computes the next. */
 size_t lf_attn_prefill_sm90_scratch_bytes(int head_dim, int n_sms);
 
 bool lf_attn_prefill_mma_supports(int head_dim); /* portable: sm_80 and later */
@@ -168,10 +160,9 @@ int lf_attn_decode_mma_setup(void);
 int lf_attn_decode_mma(const struct lf_attn_cuda_args *args, void *stream);
 size_t lf_attn_decode_mma_scratch_bytes(int head_dim, int n_sms); /* of its own `scratch` */
 
-/* attn_decode_fp8.cu: the same for FP8 caches, with the same scratch. */
+/* attn_decode_fp8.cu, attn_decode_stripe.cu: FP8 caches; a stripe of contexts, of either cache. The same scratch. */
 int lf_attn_decode_fp8_setup(void);
 int lf_attn_decode_fp8(const struct lf_attn_cuda_args *args, void *stream);
-/* attn_decode_stripe.cu: the same over a stripe of contexts, of either cache, with the same scratch. */
 int lf_attn_decode_stripe_setup(bool fp8);
 int lf_attn_decode_stripe(const struct lf_attn_cuda_args *args, void *stream);
 

@@ -1,8 +1,8 @@
 /* Ranks that are GPUs of one host: their collectives are kernels (peer.cu) in the devices' queues.
  *
  * Connecting. Each rank makes a memory pool of its own that the others' GPUs may read and write, and until something is
- * opened nothing but what lies in it is open to them. They show each other where it is, and go on when all have. The pool and the words in the
- * host's memory outlive the device: they are given back when no rank runs any more.
+ * opened nothing but what lies in it is open to them. They show each other where it is, and go on when all have. The
+ * pool and the words in the host's memory outlive the device: they are given back when no rank runs any more.
  *
  * What a rank opens besides (lf_comm_open), its workspace and its cache, is plain memory of the device: access between
  * devices opens all of that.
