@@ -125,13 +125,16 @@ void lf_attn_run(struct lf_attn *attn, int schedule_idx, const struct lf_attn_pa
     int window = attn->schedules[schedule_idx].kind.window;
     check_view(attn, schedule_idx, p->kv);
     LF_ASSERT(window == 0 || p->window == window);
+    LF_ASSERT(p->owners.n == 0 || (p->lse && p->kv->stripe.n > 1 && !lf_device_info(attn->dev)->is_host));
     attn->backend->run(attn, schedule_idx, p);
 }
 
 void lf_rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p)
 {
     check_view(attn, p->schedule_idx, p->kv);
-    LF_ASSERT(p->n_tokens >= attn->schedules[p->schedule_idx].n_tokens);
+    LF_ASSERT(p->peers.n > 0 || p->n_tokens >= attn->schedules[p->schedule_idx].n_tokens);
+    LF_ASSERT(p->peers.n > 0 ? p->kv->stripe.n == p->peers.n && !lf_device_info(attn->dev)->is_host
+                             : p->first_row == 0);
     attn->backend->rope_append(attn, p);
 }
 
@@ -139,7 +142,7 @@ void lf_gemm_rope_append(struct lf_attn *attn, const struct lf_gemm_params *gemm
 {
     check_view(attn, p->schedule_idx, p->kv);
     LF_ASSERT(p->n_tokens >= attn->schedules[p->schedule_idx].n_tokens);
-    LF_ASSERT(!gemm->residual && !gemm->norm.h && !p->q_only);
+    LF_ASSERT(!gemm->residual && !gemm->norm.h && !p->q_only && p->peers.n == 0);
     LF_ASSERT(gemm->y == p->qkv && gemm->n_tokens == p->n_tokens && gemm->y_stride == gemm->w->n_out && !gemm->y_float);
     LF_ASSERT(gemm->w->n_out == (p->n_heads + (p->v_of_k ? 1 : 2) * p->kv->n_kv_heads) * p->kv->head_dim);
     if (attn->backend->gemm_rope_append && attn->backend->gemm_rope_append(attn, gemm, p)) return;

@@ -61,16 +61,27 @@ struct lf_attn_kind {
     int first_group, n_groups;
 };
 
+/* Whose rows are whose, of a context that is divided (device/comm.h): out and lse of tokens first[r] .. first[r + 1] -
+ * 1 of the step go to out[r] and lse[r], as if those were the first. Addresses as this device has them. */
+enum { LF_ATTN_OWNERS_N = 8 };
+struct lf_attn_owners {
+    int n; /* 0: all rows go to out and lse of the params */
+    int first[LF_ATTN_OWNERS_N + 1];
+    void *out[LF_ATTN_OWNERS_N];
+    float *lse[LF_ATTN_OWNERS_N];
+};
+
 struct lf_attn_params {
     void *out;     /* [T, n_heads, head_dim], act_dtype */
     const void *q; /* [T, n_heads, head_dim], act_dtype, after RoPE */
     float *lse;    /* [T, n_heads] natural log of the denominator of out, or NULL */
     const struct lf_kv_view *kv;
     int layer;
-    float scale;        /* usually 1/√head_dim */
-    float softcap;      /* 0: none */
-    int window;         /* 0: none */
-    const float *sinks; /* [n_heads] or NULL */
+    float scale;                  /* usually 1/√head_dim */
+    float softcap;                /* 0: none */
+    int window;                   /* 0: none */
+    const float *sinks;           /* [n_heads] or NULL */
+    struct lf_attn_owners owners; /* on a GPU, over a stripe, with lse */
 };
 
 struct lf_attn;

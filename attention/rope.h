@@ -63,6 +63,15 @@ typedef void lf_rope_put_fn(void *ctx, int from, int n, const float *part);
 LF_MUST_CHECK enum lf_status lf_rope_table_parts(struct lf_device *dev, const struct lf_rope_opts *opts,
                                                  int n_positions, lf_rope_put_fn *put, void *ctx, struct lf_err *err);
 
+/* Where rows of a step of which each rank has some go (device/comm.h): queries to all ranks, keys and values to the one
+ * in whose stripe their position is. Addresses as this device has them; n 0: everything stays here. */
+enum { LF_ROPE_PEERS_N = 8 };
+struct lf_rope_peers {
+    int n;
+    void *q_out[LF_ROPE_PEERS_N]; /* of all tokens, on rank r */
+    void *kv[LF_ROPE_PEERS_N];    /* block 0 of the cache that has stripe r; not looked at with q_only */
+};
+
 struct lf_rope_append_params {
     void *q_out;                  /* [T, n_heads, head_dim], act_dtype */
     const void *qkv;              /* [T, (n_heads + 2·n_kv_heads) · head_dim]: q heads, then k heads, then v heads */
@@ -82,6 +91,9 @@ struct lf_rope_append_params {
     int layer;
     int schedule_idx; /* of attn: whose tokens these are */
     bool q_only;      /* qkv is q alone, and nothing is appended: the layer reads keys and values of another one */
+    /* On a GPU, over a stripe: qkv has n_tokens rows of the step from first_row on. */
+    struct lf_rope_peers peers;
+    int first_row;
 };
 /* An op like those of device/ops.h: does not fail, queued on a GPU. */
 void lf_rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p);

@@ -74,6 +74,26 @@ enum lf_status lf_comm_connect(struct lf_comm *comm, struct lf_device *dev, stru
     return found->connect(comm, dev, err);
 }
 
+enum lf_status lf_comm_open(struct lf_comm *comm, void *base, size_t bytes, struct lf_err *err)
+{
+    LF_ASSERT(comm->axis == LF_COMM_ALL && base && bytes > 0);
+    return comm->backend->open ? comm->backend->open(comm, base, bytes, err) : LF_OK;
+}
+
+void *lf_comm_peer(const struct lf_comm *comm, int rank, const void *at)
+{
+    const struct lf_comm_gpu *gpus = comm->group->gpus;
+    const struct lf_comm_gpu *own = &gpus[lf_comm_in_group(comm, comm->rank)];
+    const struct lf_comm_gpu *other = &gpus[lf_comm_in_group(comm, rank)];
+    for (int i = 0; i < LF_COMM_OPEN_N && own->opened[i].base; i++) {
+        uintptr_t offset = (uintptr_t)at - (uintptr_t)own->opened[i].base;
+        if (offset >= own->opened[i].bytes) continue;
+        LF_ASSERT(offset < other->opened[i].bytes);
+        return other->opened[i].base + offset;
+    }
+    return NULL;
+}
+
 int lf_comm_rank(const struct lf_comm *comm)
 {
     return comm->rank;

@@ -20,6 +20,10 @@
  * lf_comm_meet for all, it waits for ever, because loading takes its time. Rank 0, when it has nothing to say, says so
  * in time.
  *
+ * Open memory. GPUs that reach each other's memory need no message for what an op can write where it belongs: a rank
+ * opens its workspace and its cache (lf_comm_open), ops ask where another rank has the same (lf_comm_peer), and
+ * barriers say when it may be written and when it has come.
+ *
  * A row of a table for each kind of device (comm_impl.h). Of CPUs collectives go through memory that ranks share
  * (cpu/comm_cpu.c), which is also the plain reference, and are complete on return; where ranks are processes, on one
  * host or several, each has a mirror of that memory, and what others write there comes over sockets (cpu/comm_wire.h):
@@ -86,6 +90,15 @@ LF_MUST_CHECK enum lf_status lf_comm_along(struct lf_comm **out, struct lf_comm 
  * here for one another, for ever, as in lf_comm_meet. LF_UNSUPPORTED where they cannot reach each other's memory,
  * LF_NO_MEMORY, LF_DEVICE. */
 LF_MUST_CHECK enum lf_status lf_comm_connect(struct lf_comm *comm, struct lf_device *dev, struct lf_err *err);
+/* Memory of its own that a rank of GPUs opens to the others, so that ops may write there themselves, between barriers;
+ * by all ranks of the group, in the same order, LF_COMM_OPEN_N times at most. They wait for one another as in
+ * lf_comm_connect. It stays open, and is freed when no rank runs any more. Where a backend has no such memory nothing
+ * happens. LF_DEVICE. */
+enum { LF_COMM_OPEN_N = 2 };
+LF_MUST_CHECK enum lf_status lf_comm_open(struct lf_comm *comm, void *base, size_t bytes, struct lf_err *err);
+/* Where a rank of the end has what this one has at `at`, as this one's device addresses it: ranks that lay out what
+ * they open alike know all of each other's. NULL: it is in no open memory. */
+void *lf_comm_peer(const struct lf_comm *comm, int rank, const void *at);
 int lf_comm_rank(const struct lf_comm *comm);
 int lf_comm_n_ranks(const struct lf_comm *comm);
 /* Ends the group because its work is done: LF_SHUTDOWN. */
@@ -139,6 +152,9 @@ struct lf_lse_combine_params {
     const int
         *first; /* [n_ranks + 1], from 0 to n_rows, ascending: rank r gets rows from first[r] on. NULL: each all */
     int n_rows, n_heads, dim;
+    /* On GPUs that reach each other's memory (lf_comm_peer): x [n_ranks, n_rows, n_heads, dim] and lse have what all
+     * ranks bring, who have written it before they come here; first is NULL, n_rows are this rank's own. */
+    bool is_here;
 };
 void lf_comm_lse_combine(struct lf_comm *comm, const struct lf_lse_combine_params *params);
 

@@ -21,6 +21,8 @@ struct lf_comm_backend {
     enum lf_status (*connect)(struct lf_comm *comm, struct lf_device *dev, struct lf_err *err);
     /* along: made of `whole`, which is connected; by each rank's thread, at the same time. */
     enum lf_status (*connect_along)(struct lf_comm *along, struct lf_comm *whole, struct lf_err *err);
+    /* NULL: no rank can reach another one's memory. */
+    enum lf_status (*open)(struct lf_comm *comm, void *base, size_t bytes, struct lf_err *err);
     void (*disconnect)(struct lf_comm *comm);    /* any thread, behind all use of it by all ranks */
     void (*look)(struct lf_comm *comm);          /* fails the group where the device has failed */
     bool (*is_busy)(const struct lf_comm *comm); /* what its device was given is not done; NULL: it always is */
@@ -33,10 +35,17 @@ struct lf_comm_backend {
     void (*exchange)(struct lf_comm *comm, const struct lf_exchange_params *params);
 };
 
+/* Memory that a rank has opened. */
+struct lf_comm_opened {
+    char *base; /* NULL: none yet */
+    size_t bytes;
+};
+
 /* What a rank of GPUs shows the others (cuda/comm_cuda.c). Under the group's lock. */
 struct lf_comm_gpu {
-    int idx;                  /* N of "cuda:N"; -1: not connected */
-    void *of[LF_COMM_AXES_N]; /* its peer memory, for each of its ends */
+    int idx;                                      /* N of "cuda:N"; -1: not connected */
+    void *of[LF_COMM_AXES_N];                     /* its peer memory, for each of its ends */
+    struct lf_comm_opened opened[LF_COMM_OPEN_N]; /* read without the lock behind lf_comm_open: then it stays */
     volatile uint32_t *abort; /* a word of the host's memory that its kernels read while they wait */
 };
 

@@ -140,6 +140,7 @@ static struct lf_step step_init(const struct lf_executor *x, enum lf_wanted want
                             .states = x->state_views,
                             .n_tokens = n_tokens,
                             .n_out = n_out,
+                            .most_tokens = x->limits.chunk,
                             .first_own = lf_split_first_row(n_tokens, &x->hp->split),
                             .n_own = lf_split_n_rows(n_tokens, &x->hp->split),
                             .split = &x->hp->split,
@@ -320,10 +321,19 @@ static enum lf_status record(struct lf_executor *x, struct lf_graphs *graphs, in
     return lf_device_sync(x->dev, err);
 }
 
+/* What other ranks of a context write into. */
+static enum lf_status open_memory(const struct lf_executor *x, const struct lf_kv_cache *kv, struct lf_err *err)
+{
+    if (!x->cp) return LF_OK;
+    LF_TRY(lf_comm_open(x->comm, x->base, (size_t)x->ws.total_bytes, err));
+    return lf_comm_open(x->comm, kv->buffer.ptr, kv->buffer.bytes, err);
+}
+
 enum lf_status lf_executor_prepare(struct lf_executor *x, const struct lf_kv_cache *kv, struct lf_err *err)
 {
     static const int32_t no_ids[LF_GRAPH_TOKENS];
     use_cache(x, kv);
+    LF_TRY(open_memory(x, kv, err));
     prepare_gemms(x);
     for (int i = 0; i < LF_WANTED_N; i++) x->fused_norm_tokens[i] = find_fused_norm_tokens(x, (enum lf_wanted)i);
     if (lf_device_info(x->dev)->is_host) return LF_OK;

@@ -219,10 +219,45 @@ static struct lf_attn *attn_of_append(const struct lf_step *s, const struct lf_o
     return s->attn[lf_layer_kind_of_append(s->kinds, op->layer)->shape_idx];
 }
 
+/* Whether ranks write rows of this value where they belong: the step's are divided, and there is memory that all of
+ * them have opened. */
+static bool goes_direct(const struct lf_step *s, int value)
+{
+    return s->program->values[value].goes_direct && lf_split_divides(s->n_tokens, s->split) &&
+           lf_comm_peer(s->cp, s->split->cp_rank, s->base);
+}
+
+/* Of own rows, queries of which go to all ranks, keys and values to where their stripe is. The others are done with
+ * what is there before, and all has come behind it. */
+static void rope_own_rows(const struct lf_step *s, const struct lf_op *op, struct lf_attn *attn,
+                          struct lf_rope_append_params *p)
+{
+    p->qkv = at(s, s->program->values[op->in[LF_OP_X]].rows_of);
+    p->n_tokens = s->n_own;
+    p->first_row = s->first_own;
+    p->peers.n = lf_split_n_cp(s->split);
+    for (int r = 0; r < p->peers.n; r++) {
+        p->peers.q_out[r] = lf_comm_peer(s->cp, r, p->q_out);
+        p->peers.kv[r] = lf_comm_peer(s->cp, r, p->kv->base);
+    }
+    lf_comm_barrier(s->cp);
+    lf_rope_append(attn, p);
+    lf_comm_barrier(s->cp);
+}
+
+static void run_rope(const struct lf_step *s, const struct lf_op *op, struct lf_attn *attn,
+                     struct lf_rope_append_params *p)
+{
+    if (goes_direct(s, op->in[LF_OP_X]))
+        rope_own_rows(s, op, attn, p);
+    else
+        lf_rope_append(attn, p);
+}
+
 static void rope_append(const struct lf_step *s, const struct lf_op *op)
 {
     struct lf_rope_append_params p = rope_params(s, op, op->in[LF_OP_X], op->out[LF_OP_Y]);
-    lf_rope_append(attn_of_append(s, op), &p);
+    run_rope(s, op, attn_of_append(s, op), &p);
 }
 
 static void gemm_rope_append(const struct lf_step *s, const struct lf_op *op)
@@ -246,7 +281,30 @@ static void rope(const struct lf_step *s, const struct lf_op *op)
     p.q_only = true;
     p.n_tokens = n_rows(s, op);
     p.schedule_idx = schedule_of(s, op);
-    lf_rope_append(s->attn[lf_layer_kind_of(s->kinds, op->layer, op->window)->shape_idx], &p);
+    run_rope(s, op, s->attn[lf_layer_kind_of(s->kinds, op->layer, op->window)->shape_idx], &p);
+}
+
+/* Whether attention writes each row to the rank that has it: behind one another lie what all ranks have made of those,
+ * for which there is room. */
+static bool writes_to_owners(const struct lf_step *s, int partial)
+{
+    int n_cp = lf_split_n_cp(s->split);
+    bool is_of_all = s->program->values[partial].rows == LF_ROWS_TOKENS;
+    return is_of_all && goes_direct(s, partial) && n_cp * lf_split_first(s->n_tokens, 1, n_cp) <= s->most_tokens;
+}
+
+static struct lf_attn_owners owners_of(const struct lf_step *s, const struct lf_op *op)
+{
+    int partial = op->out[LF_OP_Y], lse = op->out[LF_OP_Y_LSE];
+    struct lf_attn_owners owners = {.n = lf_split_n_cp(s->split)};
+    size_t out_bytes = row_bytes(s, &s->program->values[partial]), lse_bytes = row_bytes(s, &s->program->values[lse]);
+    for (int r = 0; r <= owners.n; r++) owners.first[r] = lf_split_first(s->n_tokens, r, owners.n);
+    for (int r = 0; r < owners.n; r++) {
+        size_t before = (size_t)s->split->cp_rank * (size_t)(owners.first[r + 1] - owners.first[r]);
+        owners.out[r] = (char *)lf_comm_peer(s->cp, r, at(s, partial)) + before * out_bytes;
+        owners.lse[r] = (float *)(void *)((char *)lf_comm_peer(s->cp, r, at(s, lse)) + before * lse_bytes);
+    }
+    return owners;
 }
 
 static void attention(const struct lf_step *s, const struct lf_op *op)
@@ -261,6 +319,7 @@ static void attention(const struct lf_step *s, const struct lf_op *op)
                                .softcap = op->softcap,
                                .window = op->window,
                                .sinks = vector(s, op, LF_OP_W)};
+    if (writes_to_owners(s, op->out[LF_OP_Y])) p.owners = owners_of(s, op);
     lf_attn_run(s->attn[kind->shape_idx], schedule_of(s, op), &p);
 }
 
@@ -450,6 +509,7 @@ static void gather_rows(const struct lf_step *s, const struct lf_op *op)
     size_t first[LF_RANKS_N + 1], n = row_bytes(s, &s->program->values[op->out[LF_OP_Y]]);
     int n_cp = lf_split_n_cp(s->split);
     if (!lf_split_divides(s->n_tokens, s->split)) return; /* they are there: at() */
+    if (goes_direct(s, op->out[LF_OP_Y])) return;         /* rope_own_rows */
     for (int r = 0; r <= n_cp; r++) first[r] = (size_t)lf_split_first(s->n_tokens, r, n_cp) * n;
     struct lf_all_gather_params p = {
         .out = at(s, op->out[LF_OP_Y]), .x = at(s, op->in[LF_OP_X]), .first = first, .n_rows = 1};
@@ -478,6 +538,11 @@ static void lse_combine(const struct lf_step *s, const struct lf_op *op)
                                       .n_rows = y->rows == LF_ROWS_OUT ? s->n_out : s->n_tokens,
                                       .n_heads = n_heads,
                                       .dim = y->width / n_heads};
+    if (writes_to_owners(s, op->in[LF_OP_X])) {
+        p.is_here = true;
+        p.first = NULL;
+        p.n_rows = s->n_own;
+    }
     lf_comm_lse_combine(s->cp, &p);
 }
 

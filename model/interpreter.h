@@ -22,6 +22,7 @@ struct lf_step {
     const int32_t *sampled;      /* device: what the last sampling has drawn; NULL where the host samples */
     const struct lf_kv_view *kv; /* by group; NULL where no op is run */
     int n_tokens, n_out;
+    int most_tokens;      /* of a step: there is room for so many rows */
     int first_own, n_own; /* of the tokens; all, where contexts or this step's rows are not divided */
     const struct lf_split *split;
     const struct lf_state_view

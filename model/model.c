@@ -205,11 +205,11 @@ static enum lf_status connect(struct lf_executor *m, const struct lf_split *spli
 {
     int n_ranks = lf_split_n_ranks(split);
     LF_TRY(lf_comm_connect(m->comm, m->dev, err));
-    m->tp = m->comm;
-    if (lf_split_n_cp(split) == 1) return LF_OK;
-    m->tp = NULL; /* another end, or none */
+    if (lf_split_n_cp(split) == 1) m->tp = m->comm;
+    if (lf_split_n_cp(split) > 1 && n_ranks == 1) m->cp = m->comm;
+    if (m->tp || m->cp) return LF_OK;
     LF_TRY(lf_comm_along(&m->cp, m->comm, LF_COMM_COLUMN, n_ranks, err));
-    return n_ranks > 1 ? lf_comm_along(&m->tp, m->comm, LF_COMM_ROW, n_ranks, err) : LF_OK;
+    return lf_comm_along(&m->tp, m->comm, LF_COMM_ROW, n_ranks, err);
 }
 
 enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const struct lf_hparams *hp,
@@ -256,7 +256,7 @@ void lf_model_close(struct lf_model *model)
     struct lf_device *dev = model->x.dev;
     lf_executor_deinit(&model->x);
     if (model->x.tp != model->x.comm) lf_comm_destroy(model->x.tp);
-    lf_comm_destroy(model->x.cp);
+    if (model->x.cp != model->x.comm) lf_comm_destroy(model->x.cp);
     lf_weights_unload(&model->x.weights, dev);
     for (int i = 0; i < LF_ATTN_SHAPES_N; i++) lf_attn_destroy(model->x.attn[i]);
     lf_layer_kinds_deinit(&model->x.kinds);

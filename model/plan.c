@@ -184,7 +184,7 @@ static uint64_t comm_bytes(const struct frame *f, const struct lf_step_limits *l
 {
     const struct lf_split *split = &f->hp->split;
     int n_ranks = lf_split_world(split);
-    int n_ends = lf_split_n_cp(split) == 1 ? 1 : lf_split_n_ranks(split) == 1 ? 2 : LF_COMM_AXES_N;
+    int n_ends = lf_split_n_cp(split) > 1 && lf_split_n_ranks(split) > 1 ? LF_COMM_AXES_N : 1;
     if (n_ranks == 1) return 0;
     if (!f->info->is_host) return lf_comm_gpu_bytes(n_ranks, n_ends > 1 ? lf_split_n_ranks(split) : 0);
     uint64_t n_words = lf_batch_message_words(limits, &f->kinds->layout);

@@ -70,8 +70,8 @@ struct lf_value {
     enum lf_rows rows;
     int each; /* rows for each of those tokens: k of expert rows. 0: one, which are no expert rows */
     int width;
-    bool is_float, is_int; /* else act_dtype */
-    bool is_part, is_term; /* of several ranks: it has so many of the columns; the whole is the sum of theirs */
+    bool is_float, is_int;              /* else act_dtype */
+    bool is_part, is_term, goes_direct; /* of ranks: has some columns; a term of a sum; see passes/context.c */
     int first_op, last_op; /* by lf_program_find_lives: from the op that makes it to the last one that reads it */
     /* By passes/place.c, which lets a value live as long as any in its place: */
     int place, next_long; /* place: the value that it was made for: itself, or the one that it is added to */

@@ -6,6 +6,7 @@
 #ifndef LF_ATTENTION_CUDA_ATTN_COMBINE_CUH
 #define LF_ATTENTION_CUDA_ATTN_COMBINE_CUH
 
+#include "attention/cuda/attn_cuda.h"
 #include "device/cuda/ptx.cuh"
 
 #define LF_ATTN_LOG2E 1.4426950408889634f
@@ -33,6 +34,26 @@ LF_GPU_FN float attn_combine_o(combine_factors j, float a_o, float b_o)
 
 /* What a row's o is multiplied by in the end, and the natural logarithm of the denominator, to which `sink` adds
  * e^*sink. A row without keys has factor 0, and lse -inf or the sink. */
+/* Where a row of [n_tokens · n_heads] goes: in out and lse, or, where MAY_HAVE_OWNERS, in its owner's. */
+template <class T> struct row_place {
+    T *out;
+    float *lse; /* NULL: not asked for */
+};
+
+template <class T, bool MAY_HAVE_OWNERS> LF_GPU_FN row_place<T> place_of_row(const lf_attn_cuda_args &p, int64_t row)
+{
+    T *out = (T *)p.out;
+    float *lse = p.lse;
+    if (MAY_HAVE_OWNERS && p.owners.n > 0) {
+        int r = 0;
+        while (r + 1 < p.owners.n && row >= p.owners.first[r + 1]) r++;
+        out = (T *)p.owners.out[r];
+        lse = p.owners.lse[r];
+        row -= p.owners.first[r];
+    }
+    return {out + row * p.head_dim, lse ? lse + row : nullptr};
+}
+
 struct finish_factors {
     float factor, lse;
 };

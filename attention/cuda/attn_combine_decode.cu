@@ -177,8 +177,9 @@ LF_GPU_FN void output_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cu
     int64_t row = head_row_of(p, t, i, &head);
     int channel = c.first + threadIdx.x % WARP;
     finish_factors end = attn_finish(f.m, f.l, p.sinks ? p.sinks + head : NULL);
-    if (channel < c.end) ((T *)p.out)[row * p.head_dim + channel] = from_float<T>(f.o * end.factor);
-    if (p.lse && channel == 0) p.lse[row] = end.lse;
+    row_place<T> to = place_of_row<T, true>(p, row);
+    if (channel < c.end) to.out[channel] = from_float<T>(f.o * end.factor);
+    if (to.lse && channel == 0) *to.lse = end.lse;
 }
 
 template <class T>

@@ -66,9 +66,10 @@ __global__ void __launch_bounds__(THREADS) attn_combine_prefill(const __grid_con
         for (int channel = lane * LANE_CHANNELS; channel < p.head_dim; channel += WARP * LANE_CHANNELS) {
             partial_row f = combine_row(p, tile.slot + i, tile.n_rows, tile.n_parts, channel);
             finish_factors end = attn_finish(f.m, f.l, p.sinks ? p.sinks + head : NULL);
-            *(uint2 *)((T *)p.out + row * p.head_dim + channel) = make_uint2(
-                pack<T>(f.o.x * end.factor, f.o.y * end.factor), pack<T>(f.o.z * end.factor, f.o.w * end.factor));
-            if (p.lse && channel == 0) p.lse[row] = end.lse;
+            row_place<T> to = place_of_row<T, true>(p, row);
+            *(uint2 *)(to.out + channel) = make_uint2(pack<T>(f.o.x * end.factor, f.o.y * end.factor),
+                                                      pack<T>(f.o.z * end.factor, f.o.w * end.factor));
+            if (to.lse && channel == 0) *to.lse = end.lse;
         }
     }
     if (!waited) wait_predecessor();

@@ -272,6 +272,17 @@ static int32_t fp8_page_bytes(const struct lf_kv_view *kv)
     return kv->dtype == LF_E4M3 ? (int32_t)lf_kv_page_bytes(kv) : 0;
 }
 
+static struct lf_attn_cuda_owners owners_of(const struct lf_attn_owners *o, int n_heads)
+{
+    struct lf_attn_cuda_owners owners = {.n = o->n};
+    for (int r = 0; r < o->n; r++) {
+        owners.first[r] = o->first[r] * n_heads;
+        owners.out[r] = o->out[r];
+        owners.lse[r] = o->lse[r];
+    }
+    return owners;
+}
+
 static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int schedule_idx, const struct lf_attn_params *p)
 {
     const struct lf_attn_shape *shape = &a->base.shape;
@@ -316,6 +327,7 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int schedule_
         .n_combine_prefill = a->n_combine_prefill[schedule_idx],
         .stripe_idx = shape->stripe.idx,
         .stripe_n = shape->stripe.n,
+        .owners = owners_of(&p->owners, shape->n_heads),
     };
 }
 
@@ -380,9 +392,18 @@ static void run(struct lf_attn *attn, int schedule_idx, const struct lf_attn_par
     if (args.max_combine > 0) lf_cuda_check(dev, lf_attn_combine_decode(&args, stream), "attention (combine)");
 }
 
+static void set_peers(struct lf_rope_cuda_args *args, const struct lf_rope_peers *peers)
+{
+    args->n_peers = peers->n;
+    for (int r = 0; r < peers->n; r++) {
+        args->peer_q[r] = peers->q_out[r];
+        args->peer_kv[r] = peers->kv[r];
+    }
+}
+
 static struct lf_rope_cuda_args rope_args_of(const struct attn_cuda *a, const struct lf_rope_append_params *p)
 {
-    return (struct lf_rope_cuda_args){
+    struct lf_rope_cuda_args args = {
         .q_out = p->q_out,
         .qkv = p->qkv,
         .q_norm = p->q_norm,
@@ -409,7 +430,10 @@ static struct lf_rope_cuda_args rope_args_of(const struct attn_cuda *a, const st
         .overlaps = lf_cuda_overlaps(a->base.dev),
         .stripe_idx = a->base.shape.stripe.idx,
         .stripe_n = a->base.shape.stripe.n,
+        .first_row = p->first_row,
     };
+    set_peers(&args, &p->peers);
+    return args;
 }
 
 static void rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p)

@@ -45,7 +45,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
+
+#include "attention/cuda/attn_stripe.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -132,8 +133,9 @@ struct lf_attn_cuda_args {
     /* Prefill tiles of several parts, like combine; the host knows how many. */
     const struct lf_attn_cuda_combine *combine_prefill;
     int32_t n_combine_prefill;
-    int32_t fp8_page_bytes;       /* of a page of FP8 (kv_fp8.cuh); 0: pages are in the type of q */
-    int32_t stripe_idx, stripe_n; /* which tokens the pages have; stripe_n at most 1: all */
+    int32_t fp8_page_bytes;            /* of a page of FP8 (kv_fp8.cuh); 0: pages are in the type of q */
+    int32_t stripe_idx, stripe_n;      /* which tokens the pages have; stripe_n at most 1: all */
+    struct lf_attn_cuda_owners owners; /* of a stripe; n 0: out and lse are all rows' */
 };
 
 /* Launchers. Each puts its kernel into the stream (a cudaStream_t) and returns a cudaError_t, 0 for success; none
@@ -144,8 +146,7 @@ bool lf_attn_prefill_sm90_supports(int head_dim);
 int lf_attn_prefill_sm90_setup(void);
 int lf_attn_prefill_sm90_stripe_setup(void);
 int lf_attn_prefill_sm90(const struct lf_attn_cuda_args *args, void *stream);
-/* Scratch in which a CTA keeps the combined result of the splits (decode: groups) it has done while it computes the
- * next. */
+/* In it a CTA keeps the combined result of the splits (decode: groups) it has done while it computes the next. */
 size_t lf_attn_prefill_sm90_scratch_bytes(int head_dim, int n_sms);
 
 bool lf_attn_prefill_mma_supports(int head_dim); /* portable: sm_80 and later */
@@ -159,10 +160,9 @@ int lf_attn_decode_mma_setup(void);
 int lf_attn_decode_mma(const struct lf_attn_cuda_args *args, void *stream);
 size_t lf_attn_decode_mma_scratch_bytes(int head_dim, int n_sms); /* of its own `scratch` */
 
-/* attn_decode_fp8.cu: the same for FP8 caches, with the same scratch. */
+/* attn_decode_fp8.cu, attn_decode_stripe.cu: FP8 caches; a stripe of contexts, of either cache. The same scratch. */
 int lf_attn_decode_fp8_setup(void);
 int lf_attn_decode_fp8(const struct lf_attn_cuda_args *args, void *stream);
-/* attn_decode_stripe.cu: the same over a stripe of contexts, of either cache, with the same scratch. */
 int lf_attn_decode_stripe_setup(bool fp8);
 int lf_attn_decode_stripe(const struct lf_attn_cuda_args *args, void *stream);
 

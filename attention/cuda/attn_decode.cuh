@@ -218,7 +218,7 @@ template <int N> struct warp_scratch {
 
 /* Combines the streams' results of a split in the second stream's registers, then the split with its group, an ended
  * group with those before it, and writes the task's last. All warps call it; afterwards all rows are cleared. */
-template <class T, class KV, int D, bool SHARES_Q>
+template <class T, class KV, int D, bool STRIPED, bool SHARES_Q>
 LF_GPU_FN void end_split(warp_rows<D, SHARES_Q> &rows, const warp_scratch<D / 8> &scratch, const warp_role &w,
                          split_edges at, const lf_attn_cuda_args &p, const rows_of_task &t, int warp_row, int slot)
 {
@@ -237,7 +237,8 @@ LF_GPU_FN void end_split(warp_rows<D, SHARES_Q> &rows, const warp_scratch<D / 8>
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             int i = warp_row + w.lane / 4 + 8 * h;
-            if (at.ends_task && i < t.n_rows) write_row<T, is_codes<KV>()>(p, t, slot, i, h, rows.o, rows.state);
+            if (at.ends_task && i < t.n_rows)
+                write_row<T, STRIPED, is_codes<KV>()>(p, t, slot, i, h, rows.o, rows.state);
         }
     }
     clear_rows(rows);
@@ -298,7 +299,7 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
         at.ends_task = page + 1 == n_pages;
         if (!at.ends_task && next_key < split_end) continue;
         at.ends_group = at.ends_task || next_key == decode_group_end(next_key - 1);
-        end_split<T, KV, D>(rows, scratch, w, at, p, t, warp_row, task.slot);
+        end_split<T, KV, D, STRIPED>(rows, scratch, w, at, p, t, warp_row, task.slot);
         at.begins_group = at.ends_group;
         at.is_first_group = at.is_first_group && !at.ends_group;
         split_end = decode_split_end(next_key);

@@ -36,10 +36,10 @@ static int split_length(int split, int key)
     return length;
 }
 
-/* Of a sequence's first n tokens. */
-static int n_pages(struct lf_kv_stripe stripe, int n)
+/* Of a sequence's first n tokens, in the stripe that has the most of them: new tokens may be written into any one. */
+static int most_pages(struct lf_kv_stripe stripe, int n)
 {
-    return div_up(lf_kv_stripe_tokens(stripe, n), LF_KV_BLOCK_TOKENS);
+    return div_up(n, lf_kv_block_tokens(stripe.n));
 }
 
 int lf_attn_split_begin(int split, int key)
@@ -76,10 +76,10 @@ static int prefill_rows(int group)
 /* Pages that a sequence's new tokens in prefill see, from the beginning of a split on (add_seq). */
 static int wave_pages(const struct lf_attn_shape *shape)
 {
-    int64_t n = lf_kv_stripe_tokens(shape->stripe, shape->max_kv_len);
+    int64_t n = (int64_t)most_pages(shape->stripe, shape->max_kv_len) * LF_KV_BLOCK_TOKENS;
     int64_t seen = (int64_t)shape->max_window + shape->max_tokens;
     if (!lf_attn_expands(shape)) return 0;
-    if (shape->stripe.n > 1) seen = seen / shape->stripe.n + LF_KV_BLOCK_TOKENS;
+    if (shape->stripe.n > 1) seen = seen / shape->stripe.n + 3 * LF_KV_BLOCK_TOKENS;
     seen += LF_ATTN_PREFILL_SPLIT_STEP;
     if (shape->max_window > 0) n = LF_MIN(n, seen);
     return LF_MAX(1, div_up((int)n, LF_KV_BLOCK_TOKENS));
@@ -94,7 +94,7 @@ void lf_attn_map_caps(struct lf_attn_map_caps *out, const struct lf_attn_shape *
     int split_tasks = SPLIT_TASKS * n_sms;
     *out = (struct lf_attn_map_caps){
         .n_seqs = shape->max_seqs,
-        .n_tables = shape->max_seqs * LF_MAX(1, n_pages(shape->stripe, shape->max_kv_len)),
+        .n_tables = shape->max_seqs * LF_MAX(1, most_pages(shape->stripe, shape->max_kv_len)),
         .n_prefill = prefill_tiles * shape->n_kv_heads + split_tasks,
         .n_partial_rows = split_tasks * LF_ATTN_PREFILL_ROWS,
         .n_wave_pages = wave_pages(shape),
@@ -151,10 +151,11 @@ static int first_key(const struct lf_attn_map *map, int first, int window)
 
 static void add_seq(struct lf_attn_map *map, const struct lf_kv_seq *seq, int i, int window)
 {
-    int lowest = first_key(map, seq->kv_len - seq->n_tokens, window);
+    int first_new = seq->kv_len - seq->n_tokens, lowest = first_key(map, first_new, window);
     lowest =
         lf_attn_split_begin(seq->is_decode ? 0 : LF_ATTN_PREFILL_SPLIT_STEP, lowest); /* nothing before it is read */
-    int first_block = lowest / LF_KV_BLOCK_TOKENS, n_blocks = n_pages(map->stripe, seq->kv_len) - first_block;
+    int first_block = LF_MIN(lowest / LF_KV_BLOCK_TOKENS, first_new / lf_kv_block_tokens(map->stripe.n));
+    int n_blocks = most_pages(map->stripe, seq->kv_len) - first_block;
     LF_ASSERT(map->n_tables + n_blocks <= map->caps.n_tables);
     map->seqs[i] = (struct lf_attn_cuda_seq){.table = map->n_tables - first_block,
                                              .first_token = seq->first_token,
@@ -168,7 +169,7 @@ void lf_attn_map_tables(struct lf_attn_map *map, const struct lf_kv_seq *seqs, i
     int at = 0;
     for (int i = 0; i < map->counts.n_seqs; i++) {
         const int32_t *table = seqs[i].blocks + (size_t)group * (size_t)seqs[i].table_stride;
-        int first_block = at - map->seqs[i].table, end = n_pages(map->stripe, seqs[i].kv_len);
+        int first_block = at - map->seqs[i].table, end = most_pages(map->stripe, seqs[i].kv_len);
         memcpy(map->tables + at, table + first_block, (size_t)(end - first_block) * sizeof *map->tables);
         at += end - first_block;
     }
@@ -384,7 +385,7 @@ static void add_prefill_tiles(struct lf_attn_map *map, int n_tiles, int *n_tasks
 /* Behind a sequence's entries in the tables. */
 static int table_end(const struct lf_attn_map *map, int seq_idx)
 {
-    return map->seqs[seq_idx].table + n_pages(map->stripe, map->seqs[seq_idx].kv_len);
+    return map->seqs[seq_idx].table + most_pages(map->stripe, map->seqs[seq_idx].kv_len);
 }
 
 /* Behind the last sequence of the wave that begins with seqs[first]; `table`: where its entries begin. */

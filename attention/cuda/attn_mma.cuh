@@ -195,7 +195,7 @@ template <bool IN_CODES, int N> LF_GPU_FN float2 channels_of(const float (&o)[N]
 }
 
 /* Writes row i (0 … n_rows - 1 of the task) of accumulator half h: a partial row, or output and lse. */
-template <class T, bool IN_CODES = false, int N>
+template <class T, bool STRIPED, bool IN_CODES = false, int N>
 LF_GPU_FN void write_row(const lf_attn_cuda_args &p, const rows_of_task &t, int slot, int i, int h,
                          const float (&o)[N][4], const row_state &r)
 {
@@ -214,8 +214,9 @@ LF_GPU_FN void write_row(const lf_attn_cuda_args &p, const rows_of_task &t, int 
     int head;
     int64_t row = head_row_of(p, t, i, &head);
     finish_factors last = attn_finish(r.m[h], r.l[h], p.sinks ? p.sinks + head : NULL);
-    if (p.lse && is_first) p.lse[row] = last.lse;
-    uint32_t *to = (uint32_t *)((T *)p.out + row * p.head_dim);
+    row_place<T> place = place_of_row<T, STRIPED>(p, row);
+    if (place.lse && is_first) *place.lse = last.lse;
+    uint32_t *to = (uint32_t *)place.out;
 #pragma unroll
     for (int n = 0; n < N; n++) {
         int c = channel_of<IN_CODES>(n);

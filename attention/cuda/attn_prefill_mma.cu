@@ -299,6 +299,7 @@ template <class T, int D, int N_KEYS> struct warp_rows {
     }
 
     /* Combines the split with those before it; the result is kept for the next split or written. */
+    template <bool STRIPED>
     LF_GPU_MEMBER void end_split(const lf_attn_cuda_task &task, int warp, bool is_first, bool is_last)
     {
         rows_of_task t = rows_of(p, p.seqs[task.seq_idx], task);
@@ -318,7 +319,7 @@ template <class T, int D, int N_KEYS> struct warp_rows {
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 int i = 16 * tile + threadIdx.x % WARP / 4 + 8 * h;
-                if (is_last && i < t.n_rows) write_row<T>(p, t, task.slot, i, h, o[mi], state);
+                if (is_last && i < t.n_rows) write_row<T, STRIPED>(p, t, task.slot, i, h, o[mi], state);
             }
         }
     }
@@ -376,7 +377,7 @@ LF_GPU_FN void run_task(const lf_attn_cuda_args &p, int task_idx, uint32_t q_til
             __syncthreads();
             if (pv_pending) rows.multiply_pv(v_tiles + (stage ^ TILE_BYTES));
         }
-        rows.end_split(p.prefill[task_idx], warp, is_first, end == n_tiles);
+        rows.template end_split<STRIPED>(p.prefill[task_idx], warp, is_first, end == n_tiles);
     }
 }
 

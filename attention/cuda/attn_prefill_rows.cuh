@@ -126,13 +126,20 @@ LF_GPU_FN void store_partial(const lf_attn_cuda_args &args, int row, const float
     if (t == 0) *(float2 *)(args.partial_ml + (size_t)row * 2) = make_float2(m, l);
 }
 
-template <class T, int D>
+template <class T, int D, bool STRIPED>
 LF_GPU_FN void store_result(const lf_attn_cuda_args &args, int row, const float (&o)[D / 2], int half, float m, float l)
 {
     const float *sink = args.sinks && row >= 0 ? args.sinks + row % args.n_heads : nullptr;
     finish_factors f = attn_finish(m, l, sink);
-    store_row<T, D>(row < 0 ? nullptr : (T *)args.out + (size_t)row * D, o, half, f.factor);
-    if (args.lse && row >= 0 && threadIdx.x % 4 == 0) args.lse[row] = f.lse;
+    if constexpr (STRIPED) {
+        row_place<T> to = {nullptr, nullptr};
+        if (row >= 0) to = place_of_row<T, true>(args, row);
+        store_row<T, D>(to.out, o, half, f.factor);
+        if (to.lse && threadIdx.x % 4 == 0) *to.lse = f.lse;
+    } else {
+        store_row<T, D>(row < 0 ? nullptr : (T *)args.out + (size_t)row * D, o, half, f.factor);
+        if (args.lse && row >= 0 && threadIdx.x % 4 == 0) args.lse[row] = f.lse;
+    }
 }
 
 /* Moves m to where l is in [1, 2), by a power of two: of offsets that are far from the maximum no combine makes sense.
@@ -152,7 +159,7 @@ template <int D> LF_GPU_FN void normalize_rows(float (&o)[D / 2], float (&m)[2],
 }
 
 /* Ends a split: o, m and l are combined with those of the splits before. */
-template <class T, int D>
+template <class T, int D, bool STRIPED>
 LF_GPU_FN void end_split(const lf_attn_cuda_args &args, const split_scratch<D> &scratch, const row_target &to,
                          float (&o)[D / 2], float (&m)[2], float (&l)[2])
 {
@@ -165,7 +172,7 @@ LF_GPU_FN void end_split(const lf_attn_cuda_args &args, const split_scratch<D> &
         if (to.partial)
             store_partial<D>(args, to.row[h], o, h, m[h], l[h]);
         else
-            store_result<T, D>(args, to.row[h], o, h, m[h], l[h]);
+            store_result<T, D, STRIPED>(args, to.row[h], o, h, m[h], l[h]);
     }
 }
 

@@ -422,7 +422,7 @@ template <class T, int D, bool RAISES, bool STRIPED> struct consumer {
                 drain(scratch, to.begun);
                 to.ends = split + walk.split >= task.key_hi;
                 join_before(scratch, to.begun);
-                end_split<T, D>(args, scratch, to, o, m, l);
+                end_split<T, D, STRIPED>(args, scratch, to, o, m, l);
             }
         }
         if (group_idx == 0) bar_sync(1, CONSUMER_THREADS); /* the turn nobody took */

@@ -11,6 +11,8 @@
 #ifndef LF_ATTENTION_CUDA_ATTN_STRIPE_H
 #define LF_ATTENTION_CUDA_ATTN_STRIPE_H
 
+#include <stdint.h>
+
 #include "core/limits.h"
 
 #ifdef __CUDACC__
@@ -18,6 +20,14 @@
 #else
 #define LF_ATTN_STRIPE_FN static inline
 #endif
+
+/* Whose rows of a step are whose (struct lf_attn_owners), in rows of heads: [n_tokens · n_heads]. */
+enum { LF_ATTN_CUDA_OWNERS_N = 8 };
+struct lf_attn_cuda_owners {
+    int32_t n, first[LF_ATTN_CUDA_OWNERS_N + 1];
+    void *out[LF_ATTN_CUDA_OWNERS_N];
+    float *lse[LF_ATTN_CUDA_OWNERS_N];
+};
 
 /* Position of key `key` of stripe idx of n. */
 LF_ATTN_STRIPE_FN int lf_attn_stripe_position(int idx, int n, int key)

@@ -340,7 +340,7 @@ template <int R> LF_GPU_FN void keep_outputs(float4 *to, const outputs<R> &out)
 }
 
 /* Half h of row tile r: a partial row, or output and lse. */
-template <class T, int R>
+template <class T, bool STRIPED, int R>
 LF_GPU_FN void write_half(const lf_attn_cuda_args &p, const pass &a, const outputs<R> &out, int r, int h, float2 ml)
 {
     int i = a.row0 + row_of(r, h), first = threadIdx.x / WARP * CHANNELS + threadIdx.x % 4 * 2, head;
@@ -357,17 +357,18 @@ LF_GPU_FN void write_half(const lf_attn_cuda_args &p, const pass &a, const outpu
     }
     int64_t row = head_row_of(p, a.t, i, &head);
     finish_factors last = attn_finish(ml.x, ml.y, p.sinks ? p.sinks + head : NULL);
-    if (p.lse && first == 0) p.lse[row] = last.lse;
+    row_place<T> to = place_of_row<T, STRIPED>(p, row);
+    if (to.lse && first == 0) *to.lse = last.lse;
 #pragma unroll
     for (int n = 0; n < N_TILES; n++)
         if (first + 8 * n < p.head_dim)
-            *(uint32_t *)((T *)p.out + row * p.head_dim + first + 8 * n) =
+            *(uint32_t *)(to.out + first + 8 * n) =
                 pack<T>(out.o[r][n][2 * h] * last.factor, out.o[r][n][2 * h + 1] * last.factor);
 }
 
 /* Combines the split with its group, an ended group with those before it, and writes the task's last. All threads call
  * it; afterwards all rows begin anew. */
-template <class T, int R, int KEYS>
+template <class T, int R, int KEYS, bool STRIPED>
 LF_GPU_FN void end_split(const lf_attn_cuda_args &p, const pass &a, unsigned char *shared, outputs<R> &out,
                          score_row &row, split_edges at)
 {
@@ -385,7 +386,7 @@ LF_GPU_FN void end_split(const lf_attn_cuda_args &p, const pass &a, unsigned cha
 #pragma unroll
         for (int r = 0; r < R; r++)
 #pragma unroll
-            for (int h = 0; h < 2; h++) write_half<T>(p, a, out, r, h, ml[row_of(r, h)]);
+            for (int h = 0; h < 2; h++) write_half<T, STRIPED>(p, a, out, r, h, ml[row_of(r, h)]);
     }
     clear_outputs(out);
 }
@@ -426,7 +427,7 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const pass &a, unsigned char
         at.ends_task = next >= a.task.key_hi;
         if (!at.ends_task && next < end) continue;
         at.ends_group = at.ends_task || !a.decode || next == decode_group_end(key0);
-        end_split<T, R, KEYS>(p, a, shared, out, row, at);
+        end_split<T, R, KEYS, STRIPED>(p, a, shared, out, row, at);
         at.begins_group = at.ends_group;
         at.is_first_group = at.is_first_group && !at.ends_group;
         end = split_end(a.task, a.decode, next);

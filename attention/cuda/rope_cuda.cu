@@ -10,7 +10,9 @@
  * table. Needs head_dim and rotary_dim divisible by 4. CPU reference: rope_rows.h.
  *
  * Over a stripe of contexts (attn_stripe.h) queries of all rows are rotated, and keys and values written whose
- * positions the stripe has.
+ * positions the stripe has. Or each rank has some of the rows, and memory of the others: it rotates those, stores
+ * queries on all ranks, and keys and values in the cache of the stripe that they belong to. What it stores has come
+ * when ranks have met behind it.
  *
  * Of an FP8 cache heads of keys and values are rounded as for one of T, then quantized (kv_fp8.cuh), with a scale from
  * the magnitudes of the whole head, which its warp has in registers. CPU reference: kv_fp8.h. */
@@ -149,13 +151,18 @@ LF_GPU_FN void store_codes(uint8_t *page, int slot, int head_dim, head_words<H> 
     if (lane == 0) kv_scales(page, head_dim)[slot] = is_nan ? KV_SCALE_NAN : (uint8_t)(exponent + KV_EXPONENT_BIAS);
 }
 
-/* A head to where it belongs: in q_out, or in its page. */
-template <class T, int H>
+/* A head to where it belongs: in q_out, on all ranks where there are peers, or in its page. */
+template <class T, int H, bool STRIPED>
 LF_GPU_FN void write_head(const lf_rope_cuda_args &p, const rope_slot &at, int row, int head, head_words<H> &h,
                           int half, int rest)
 {
     if (p.fp8_page_bytes != 0 && head >= p.n_heads)
         store_codes<T>(rope_codes_page(p, at, head), at.pos % LF_KV_BLOCK_TOKENS, p.head_dim, h, half, rest);
+    else if (STRIPED && p.n_peers > 0 && head < p.n_heads)
+        for (int r = 0; r < p.n_peers; r++) {
+            T *q_out = (T *)p.peer_q[(p.stripe_idx + 1 + r) % p.n_peers]; /* not all to the same one first */
+            store_head<T>((uint32_t *)(q_out + ((size_t)row * p.n_heads + head) * p.head_dim), h, half, rest);
+        }
     else
         store_head<T>((uint32_t *)rope_target<T>(p, at, row, head), h, half, rest);
 }
@@ -266,6 +273,7 @@ __global__ void __launch_bounds__(THREADS) rope_append(const __grid_constant__ l
     head_words<H> h;
     size_t from = (size_t)row * n_stored_heads(p) + stored_head(p, head);
     load_head<T>(h, (const uint32_t *)p.qkv + from * words, half, rest);
+    if (STRIPED) row += p.first_row; /* among the step's from here on */
     rope_slot at = find_slot<STRIPED>(p, row);
     if (!at.valid || (STRIPED && !at.kept && head >= p.n_heads)) return;
 
@@ -278,7 +286,7 @@ __global__ void __launch_bounds__(THREADS) rope_append(const __grid_constant__ l
     } else if (p.v_norm) {
         scale_head(h, head_factor(h, p.norm_eps, half, rest));
     }
-    write_head<T>(p, at, row, head, h, half, rest);
+    write_head<T, H, STRIPED>(p, at, row, head, h, half, rest);
 }
 
 /* norm_factor of n_words words, by the whole thread block. */
@@ -301,6 +309,7 @@ __global__ void __launch_bounds__(ROW_THREADS) rope_append_row(const __grid_cons
     const uint32_t *x = (const uint32_t *)p.qkv + (size_t)row * n_stored_heads(p) * words;
     start_successor();
     wait_predecessor();
+    if (STRIPED) row += p.first_row; /* among the step's from here on */
     rope_slot at = find_slot<STRIPED>(p, row);
     if (!at.valid) return;
     if (STRIPED && !at.kept) n_heads = p.n_heads;
@@ -317,7 +326,7 @@ __global__ void __launch_bounds__(ROW_THREADS) rope_append_row(const __grid_cons
         } else if (p.v_norm) {
             scale_head(h, head_factor(h, p.norm_eps, half, rest));
         }
-        write_head<T>(p, at, row, head, h, half, rest);
+        write_head<T, H, STRIPED>(p, at, row, head, h, half, rest);
     }
 }
 

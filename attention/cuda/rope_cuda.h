@@ -36,6 +36,9 @@ struct lf_rope_cuda_args {
     int32_t fp8_page_bytes; /* of a page of FP8 (kv_fp8.cuh); 0: pages are in the type of the activations */
     /* Which tokens the pages have, those of others are not appended; stripe_n at most 1: all. Not for fp16. */
     int32_t stripe_idx, stripe_n;
+    /* Of a stripe: who gets what (struct lf_rope_peers); qkv has the step's rows from first_row on. */
+    int32_t n_peers, first_row;
+    void *peer_q[8], *peer_kv[8];
 };
 
 bool lf_rope_append_cuda_supports(int head_dim, int rotary_dim); /* multiples of 4 up to 512 */

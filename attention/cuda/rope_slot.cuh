@@ -9,24 +9,29 @@
 #include "device/cuda/ptx.cuh"
 
 /* A token's slot in the KV cache. Rows of a step that belong to no sequence have none; nor have those of other stripes
- * a block, they are not `kept`. */
+ * a block, they are not `kept`. With peers all are, each in the cache of its stripe. */
 struct rope_slot {
     bool valid;
     int pos, block;
     bool kept;
+    void *kv; /* block 0 */
 };
 
 /* The row's slot in the sequence that the lists have at seq_idx: the last one that begins at or before it; -1: none
  * does. */
 template <bool STRIPED = false> LF_GPU_FN rope_slot rope_slot_in(const lf_rope_cuda_args &p, int row, int seq_idx)
 {
-    if (seq_idx < 0) return {false, 0, 0, false};
+    if (seq_idx < 0) return {false, 0, 0, false, nullptr};
     lf_attn_cuda_seq seq = p.seqs[seq_idx];
-    if (row >= seq.first_token + seq.n_tokens) return {false, 0, 0, false};
+    if (row >= seq.first_token + seq.n_tokens) return {false, 0, 0, false, nullptr};
     int pos = seq.kv_len - seq.n_tokens + (row - seq.first_token);
-    int key = keys_before<STRIPED>(p, pos);
-    bool kept = !STRIPED || key_position<STRIPED>(p, key) == pos;
-    return {true, pos, kept ? p.tables[seq.table + key / LF_KV_BLOCK_TOKENS] : 0, kept};
+    if constexpr (STRIPED) {
+        int page = pos / LF_KV_BLOCK_TOKENS, owner = page % p.stripe_n;
+        bool kept = p.n_peers > 0 || owner == p.stripe_idx;
+        return {true, pos, kept ? p.tables[seq.table + page / p.stripe_n] : 0, kept,
+                p.n_peers > 0 ? p.peer_kv[owner] : p.kv};
+    }
+    return {true, pos, p.tables[seq.table + pos / LF_KV_BLOCK_TOKENS], true, p.kv};
 }
 
 /* First element of the row's head: in q_out, or, of heads of keys and values, which come behind those of queries, in
@@ -35,14 +40,14 @@ template <class T> LF_GPU_FN T *rope_target(const lf_rope_cuda_args &p, rope_slo
 {
     if (head < p.n_heads) return (T *)p.q_out + ((size_t)row * p.n_heads + head) * p.head_dim;
     size_t page = (size_t)at.block * p.block_pages + (size_t)p.layer * 2 * p.n_kv_heads + (head - p.n_heads);
-    return (T *)p.kv + (page * LF_KV_BLOCK_TOKENS + at.pos % LF_KV_BLOCK_TOKENS) * p.head_dim;
+    return (T *)at.kv + (page * LF_KV_BLOCK_TOKENS + at.pos % LF_KV_BLOCK_TOKENS) * p.head_dim;
 }
 
 /* Of an FP8 cache, the page of the row's head of keys or values. */
 LF_GPU_FN uint8_t *rope_codes_page(const lf_rope_cuda_args &p, rope_slot at, int head)
 {
     size_t page = (size_t)at.block * p.block_pages + (size_t)p.layer * 2 * p.n_kv_heads + (head - p.n_heads);
-    return (uint8_t *)p.kv + page * p.fp8_page_bytes;
+    return (uint8_t *)at.kv + page * p.fp8_page_bytes;
 }
 
 /* (a, b) by the angle whose cosine and sine are given. */

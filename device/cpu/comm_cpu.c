@@ -485,7 +485,7 @@ static void lse_combine(struct lf_comm *c, const struct lf_lse_combine_params *p
     struct shares s = {.p = p, .n_shares = p->first ? c->n_ranks : 1};
     int mine = p->first ? c->rank : 0;
     s.n = SLOT_FLOATS / s.n_shares / (p->dim + 1);
-    LF_ASSERT(s.n > 0 && p->dtype == LF_F32);
+    LF_ASSERT(s.n > 0 && p->dtype == LF_F32 && !p->is_here);
     size_t longest = 0, dim = (size_t)p->dim, share_bytes = (size_t)s.n * (dim + 1) * sizeof(float);
     struct part share = {.bytes = share_bytes, .stride = p->first ? share_bytes : 0};
     for (int k = 0; k < s.n_shares; k++) longest = LF_MAX(longest, heads_before(&s, k + 1) - heads_before(&s, k));

@@ -1,8 +1,11 @@
 /* Ranks that are GPUs of one host: their collectives are kernels (peer.cu) in the devices' queues.
  *
- * Connecting. Each rank makes a memory pool of its own that the others' GPUs may read and write, and nothing but what
- * lies in it is open to them. They show each other where it is, and go on when all have. The pool and the words in the
- * host's memory outlive the device: they are given back when no rank runs any more.
+ * Connecting. Each rank makes a memory pool of its own that the others' GPUs may read and write, and until something is
+ * opened nothing but what lies in it is open to them. They show each other where it is, and go on when all have. The
+ * pool and the words in the host's memory outlive the device: they are given back when no rank runs any more.
+ *
+ * What a rank opens besides (lf_comm_open), its workspace and its cache, is plain memory of the device: access between
+ * devices opens all of that.
  *
  * Ends along an axis (lf_comm_along) have memory of their own in the same pool, so counts, flags and packets of the one
  * know nothing of the others'. Whoever gives up does so for all: one word of the whole group's memory stops the kernels
@@ -21,6 +24,7 @@ struct lf_comm_cuda {
     bool is_along;      /* what follows, but for peers, is that of the whole group's end */
     cudaMemPool_t pool; /* NULL in an end along an axis */
     struct lf_peer_memory *of[LF_COMM_AXES_N];
+    struct lf_comm_opened opened[LF_COMM_OPEN_N];
     struct lf_peer_report *report; /* pinned */
     struct lf_peers peers;
 };
@@ -40,6 +44,7 @@ static enum lf_status show(struct lf_comm *c, struct lf_comm_gpu gpus[LF_RANKS_N
     struct lf_comm_group *g = c->group;
     struct lf_comm_gpu mine = {.idx = c->cuda->idx, .abort = &c->cuda->report->abort};
     for (int axis = 0; axis < LF_COMM_AXES_N; axis++) mine.of[axis] = c->cuda->of[axis];
+    memcpy(mine.opened, c->cuda->opened, sizeof(mine.opened));
     (void)pthread_mutex_lock(&g->lock);
     g->gpus[c->rank] = mine;
     (void)pthread_mutex_unlock(&g->lock);
@@ -165,6 +170,32 @@ static enum lf_status connect_along(struct lf_comm *c, struct lf_comm *whole, st
     return set_peers(c, whole->cuda, gpus, err);
 }
 
+/* This rank's GPU reaches all plain memory of the others' from here on. */
+static enum lf_status enable_access(const struct lf_comm *c, const struct lf_comm_gpu *gpus, struct lf_err *err)
+{
+    lf_cuda_use(c->cuda->idx);
+    for (int r = 0; r < c->group->n_ranks; r++) {
+        if (r == c->rank) continue;
+        cudaError_t rc = cudaDeviceEnablePeerAccess(gpus[r].idx, 0);
+        if (rc == cudaErrorPeerAccessAlreadyEnabled)
+            (void)cudaGetLastError();
+        else if (rc != cudaSuccess)
+            return fail_cuda(rc, "reaching the memory of another GPU", err);
+    }
+    return LF_OK;
+}
+
+static enum lf_status open_memory(struct lf_comm *c, void *base, size_t bytes, struct lf_err *err)
+{
+    struct lf_comm_gpu gpus[LF_RANKS_N];
+    int n = 0;
+    while (n < LF_COMM_OPEN_N && c->cuda->opened[n].base) n++;
+    LF_ASSERT(n < LF_COMM_OPEN_N);
+    c->cuda->opened[n] = (struct lf_comm_opened){.base = base, .bytes = bytes};
+    LF_TRY(show(c, gpus, err));
+    return enable_access(c, gpus, err);
+}
+
 /* The whole group's end, of which others are alive no more. */
 static void give_back(struct lf_comm *c)
 {
@@ -266,6 +297,7 @@ static void lse_combine(struct lf_comm *c, const struct lf_lse_combine_params *p
 const struct lf_comm_backend lf_comm_backend_cuda = {.kind = "cuda",
                                                      .connect = connect_gpus,
                                                      .connect_along = connect_along,
+                                                     .open = open_memory,
                                                      .disconnect = disconnect_gpus,
                                                      .look = look,
                                                      .is_busy = is_busy,

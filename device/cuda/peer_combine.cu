@@ -5,6 +5,9 @@
  *     in pieces    each rank writes a part of its rows into the memory of who gets them, their owner or everybody,
  *                  where there is such a part for each rank; round; whoever got them combines
  *
+ *     here         attention has written its rows to who gets them by itself (lf_comm_peer): the blocks meet once, and
+ *                  each rank combines what it has
+ *
  * A piece is written by others here, while those before it are on their way or combined (in_flight): whoever writes has
  * met everybody since they last read what was there.
  *
@@ -29,7 +32,7 @@ struct combine_args {
     const uint4 *x;
     const float *lse;
     int head_units;                   /* of a head */
-    int n_units;                      /* few: of all rows */
+    int n_units;                      /* few: of all rows; here: of own rows */
     int first[LF_GPU_RANKS_N + 1];    /* pieces: heads before those that a rank gets */
     int end[LF_GPU_RANKS_N];          /* and behind them */
     int longest, n_heads, part_bytes; /* of the ranks' heads; of a part, at most */
@@ -197,6 +200,32 @@ __global__ void __launch_bounds__(PIECE_THREADS, PIECE_BLOCKS_AN_SM)
         [&](const slot &s) { combine_own<T, N>(a, s); });
 }
 
+/* ---- here already ---- */
+
+/* What the other ranks' ops have written here: they come behind those. */
+template <class T, int N>
+__global__ void __launch_bounds__(PIECE_THREADS, PIECE_BLOCKS_AN_SM)
+    combine_here(const __grid_constant__ combine_args a)
+{
+    start_successor();
+    wait_predecessor();
+    const lf_peers &p = a.peers;
+    lf_peer_counts *counts = &own(p)->counts[blockIdx.x];
+    uint32_t round = counts->round;
+    if (__syncthreads_or(has_stopped(p)) || !meet(p, round + 1)) return;
+    for (int i = blockIdx.x * PIECE_THREADS + threadIdx.x; i < a.n_units; i += gridDim.x * PIECE_THREADS) {
+        parts<N> of;
+#pragma unroll
+        for (int r = 0; r < N; r++) {
+            size_t unit = (size_t)r * a.n_units + i;
+            of.x[r] = __ldcg(a.x + unit);
+            of.lse[r] = __ldcg(a.lse + unit / a.head_units);
+        }
+        a.out[i] = combine<T, N>(of);
+    }
+    if (threadIdx.x == 0) counts->round = round + 1;
+}
+
 /* ---- host ---- */
 
 typedef void combine_kernel(const combine_args);
@@ -215,11 +244,19 @@ template <class T> static combine_kernel *many_for(int n_ranks)
     return of[n_ranks - 2];
 }
 
+template <class T> static combine_kernel *here_for(int n_ranks)
+{
+    static combine_kernel *const of[] = {combine_here<T, 2>, combine_here<T, 3>, combine_here<T, 4>, combine_here<T, 5>,
+                                         combine_here<T, 6>, combine_here<T, 7>, combine_here<T, 8>};
+    return of[n_ranks - 2];
+}
+
 int lf_cuda_combine_setup(void)
 {
     int rc = 0;
     for (int n = 2; n <= LF_GPU_RANKS_N && rc == 0; n++)
-        rc = load_kernels(few_for<bf16>(n), few_for<fp16>(n), many_for<bf16>(n), many_for<fp16>(n));
+        rc = load_kernels(few_for<bf16>(n), few_for<fp16>(n), many_for<bf16>(n), many_for<fp16>(n), here_for<bf16>(n),
+                          here_for<fp16>(n));
     return rc;
 }
 
@@ -240,12 +277,17 @@ int lf_cuda_peer_combine(const struct lf_peers *peers, const struct lf_lse_combi
 {
     int64_t n_elems = (int64_t)p->n_rows * p->n_heads * p->dim;
     combine_args args = {};
-    if (n_elems == 0) return 0;
+    if (n_elems == 0 && !p->is_here) return 0;
     args.peers = *peers;
     args.out = (uint4 *)p->out;
     args.x = (const uint4 *)p->x;
     args.lse = p->lse;
     args.head_units = p->dim / ELEMS;
+    if (p->is_here) {
+        args.n_units = (int)(n_elems / ELEMS);
+        auto kernel = how.fp16 ? here_for<fp16>(peers->n_ranks) : here_for<bf16>(peers->n_ranks);
+        return queue_kernel(kernel, {LF_PEER_BLOCKS, PIECE_THREADS}, how, args); /* as many everywhere */
+    }
     if (!p->first && n_elems <= LF_PEER_COMBINE_ELEMS) {
         args.n_units = (int)(n_elems / ELEMS);
         auto kernel = how.fp16 ? few_for<fp16>(peers->n_ranks) : few_for<bf16>(peers->n_ranks);

@@ -4,9 +4,11 @@
  *     own rows ──▶ norms, gemms, gates, experts ──▶ own rows            a token needs no other
  *     own rows ──▶ gather ──▶ rope_append ──▶ q of all                  each appends the keys of its stripe
  *              ──▶ attention over the stripe ──▶ out and lse of all ──▶ lse_combine ──▶ own rows
- *     own rows ──▶ gather ──▶ conv ──▶ delta ──▶ slice ──▶ own rows     states go on on every rank, for all tokens
- *     own rows ──▶ gather ──▶ pick ──▶ picked rows                      from there on all ranks have the same
- *     own rows ──▶ gather ──▶ the gemm of the logits                    where all rows are wanted
+ *                  (where ranks reach each other's memory rope_append takes own rows, and writes q to all ranks and
+ * keys to their stripe; attention writes rows to their owners: device/comm.h) own rows ──▶ gather ──▶ conv ──▶ delta
+ * ──▶ slice ──▶ own rows     states go on on every rank, for all tokens own rows ──▶ gather ──▶ pick ──▶ picked rows
+ * from there on all ranks have the same own rows ──▶ gather ──▶ the gemm of the logits                    where all
+ * rows are wanted
  *
  * What tensor parallel has made of the program stays as it is: its sums are of rows, whoever's they are. A step of few
  * tokens has all of them as own rows on each rank (lf_split_divides), and runs the same program: a gather
@@ -96,7 +98,10 @@ static enum lf_status combine(struct context *c, int at)
     op->out[LF_OP_Y] = then.in[LF_OP_X];
     op->out[LF_OP_Y_LSE] = then.in[LF_OP_LSE];
     if (c->split->cp_rank > 0) op->weight[LF_OP_W] = LF_NONE;
-    if (partial.rows == LF_ROWS_TOKENS && !is_picked_alone(c->p, y)) c->p->values[y].rows = LF_ROWS_OWN;
+    if (partial.rows == LF_ROWS_TOKENS && !is_picked_alone(c->p, y)) {
+        c->p->values[y].rows = LF_ROWS_OWN;
+        c->p->values[then.in[LF_OP_X]].goes_direct = true;
+    }
     return lf_program_insert(c->p, at + 1, &then, c->err);
 }
 
@@ -120,11 +125,42 @@ static enum lf_status divide(struct context *c, int *at)
     return LF_OK;
 }
 
+static bool is_rope(enum lf_op_kind kind)
+{
+    return kind == LF_OP_ROPE_APPEND || kind == LF_OP_ROPE;
+}
+
+/* Ranks have just met, in the rope, when the first of them comes to ops[at]: where that is written nobody computes
+ * anything else meanwhile. */
+static bool follows_direct_rope(const struct lf_program *p, int at)
+{
+    const struct lf_op *before = at > 0 ? &p->ops[at - 1] : NULL;
+    return before && is_rope(before->kind) && p->values[before->in[LF_OP_X]].goes_direct;
+}
+
+/* What is gathered for ropes and for nothing else need not be, where they can be made of own rows. */
+static void find_direct(struct lf_program *p)
+{
+    for (int i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == LF_OP_GATHER_ROWS) p->values[p->ops[i].out[LF_OP_Y]].goes_direct = true;
+    for (int i = 0; i < p->n_ops; i++)
+        for (int k = 0; k < LF_OP_INPUTS_N; k++) {
+            int value = p->ops[i].in[k];
+            if (value == LF_NONE || (k == LF_OP_X && is_rope(p->ops[i].kind)) || p->ops[i].kind == LF_OP_LSE_COMBINE)
+                continue;
+            p->values[value].goes_direct = false;
+        }
+    for (int i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == LF_OP_ATTENTION && !follows_direct_rope(p, i))
+            p->values[p->ops[i].out[LF_OP_Y]].goes_direct = false;
+}
+
 enum lf_status lf_pass_context(struct lf_program *program, const struct lf_split *split, int n_heads,
                                struct lf_err *err)
 {
     struct context c = {
         .p = program, .split = split, .n_heads = n_heads, .n_head_ops = count_head_ops(program), .err = err};
     for (int i = 0; i < program->n_ops; i++) LF_TRY(divide(&c, &i));
+    find_direct(program);
     return LF_OK;
 }

@@ -8,10 +8,17 @@ import tempfile
 from types import SimpleNamespace
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-HEADERS = ["core/limits.h", "kv/kv_view.h", "attention/cuda/attn_cuda.h", "attention/attention.h", "attention/cuda/attn_map.h"]
+HEADERS = ["core/limits.h", "kv/kv_view.h", "attention/cuda/attn_stripe.h", "attention/cuda/attn_cuda.h", "attention/attention.h",
+           "attention/cuda/attn_map.h"]
 HOST = ["attention/cuda/attn_map.c", "core/sort.c", "core/status.c", "core/check.c", "core/log.c", "core/clock.c"]
 E4M3 = 3  # LF_E4M3 of core/dtype.h
 MOST_SMS = 8192  # a GPU so large that attn_map.c splits whatever is worth it on any
+
+
+def array_of(kind, name, constants):
+    """(name, kind) of a field that may be an array of a constant's length, or of one more."""
+    m = re.fullmatch(r"(\w+)\[(\w+)( \+ 1)?\]", name)
+    return (m[1], kind * (constants.get(m[2]) + (1 if m[3] else 0))) if m else (name, kind)
 
 
 def read_headers():
@@ -28,12 +35,12 @@ def read_headers():
             for kind, names in re.findall(r"(?:const\s+)?((?:struct |enum )?\w+)\s+([^;]+);", body):
                 for field in (x.strip() for x in names.split(",")):
                     if field.startswith("*"):
-                        fields.append((field.lstrip("* "), ct.c_void_p))
+                        fields.append(array_of(ct.c_void_p, field.lstrip("* "), constants))
                         elements[fields[-1][0]] = structures.get(kind[len("struct lf_"):])
                     elif kind.startswith("struct "):
                         fields.append((field, structures[kind[len("struct lf_"):]]))
                     else:
-                        fields.append((field, ct.c_int if kind.startswith("enum ") else kinds[kind]))
+                        fields.append(array_of(ct.c_int if kind.startswith("enum ") else kinds[kind], field, constants))
             # __slots__: a name that is no field of it is refused, not kept beside it.
             structures[name] = type(name, (ct.Structure,), {"__slots__": (), "_fields_": fields, "elements": elements})
     return constants, structures

@@ -235,6 +235,82 @@ static void parts_of_attention_are_combined(void **state)
     run_all(combines, NULL);
 }
 
+/* ---- open memory ---- */
+
+static void write_rows(const struct rank *r, const struct combine *c, const struct lf_buffer *rows, int owner,
+                       const int *first, char *to, int parts_at)
+{
+    struct lf_gather_params p = {.out = to,
+                                 .x = c->p.x,
+                                 .rows = (const int32_t *)rows->ptr + first[owner],
+                                 .n_rows = first[owner + 1] - first[owner],
+                                 .dim = c->n_heads * c->dim,
+                                 .dtype = LF_BF16};
+    size_t n_heads = (size_t)p.n_rows * (size_t)c->n_heads, before = (size_t)r->rank * n_heads;
+    if (p.n_rows == 0) return;
+    p.out = to + before * (size_t)c->dim * 2;
+    lf_device_ops(r->dev)->gather(r->dev, &p);
+    p.out = to + parts_at + before * sizeof(float);
+    p.x = c->p.lse;
+    p.dim = c->n_heads;
+    p.dtype = LF_F32;
+    lf_device_ops(r->dev)->gather(r->dev, &p);
+}
+
+/* Each writes what it has of others' rows into their memory: combined there it has the bits of what is sent. */
+static void check_here(struct rank *r, const struct buffers *b, const struct lf_buffer *open,
+                       const struct lf_buffer *rows, int message)
+{
+    enum { PARTS = 4 << 20 };
+    int first[MOST_RANKS + 1];
+    struct combine c = make_combine(b, message, 40 + message * 37, 4, 64);
+    struct lf_lse_combine_params here = c.p;
+    bring_parts(r, &c, message);
+    set_first(r, &c, first);
+    lf_comm_lse_combine(r->comm, &c.p);
+    lf_comm_barrier(r->comm); /* the last one's are combined */
+    for (int k = 0; k < r->n_ranks; k++) write_rows(r, &c, rows, k, first, lf_comm_peer(r->comm, k, open->ptr), PARTS);
+    here.is_here = true;
+    here.n_rows = first[r->rank + 1] - first[r->rank];
+    here.x = open->ptr;
+    here.lse = (const float *)(const void *)((char *)open->ptr + PARTS);
+    here.out = (uint16_t *)b->y.ptr + n_heads_of(&c) * (size_t)c.dim;
+    lf_comm_lse_combine(r->comm, &here);
+    expect_combined(r, &c, here.out, first);
+    end_combine(&c);
+}
+
+static void open_and_write(struct rank *r)
+{
+    enum { N = 8 << 20, ROWS = 2000 };
+    int32_t list[ROWS];
+    struct buffers b = take(r, 2 << 20);
+    struct lf_buffer open, other, rows;
+    assert_int_equal(lf_buffer_alloc(r->dev, &open, N, "open", NULL), LF_OK);
+    assert_int_equal(lf_buffer_alloc(r->dev, &other, 1024, "open", NULL), LF_OK);
+    assert_int_equal(lf_buffer_alloc(r->dev, &rows, sizeof(list), "rows", NULL), LF_OK);
+    for (int i = 0; i < ROWS; i++) list[i] = i;
+    lf_upload(r->dev, rows.ptr, list, sizeof(list));
+    assert_null(lf_comm_peer(r->comm, 0, open.ptr));
+    assert_int_equal(lf_comm_open(r->comm, open.ptr, N, &r->err), LF_OK);
+    assert_int_equal(lf_comm_open(r->comm, other.ptr, 1024, &r->err), LF_OK);
+    assert_ptr_equal(lf_comm_peer(r->comm, r->rank, (char *)open.ptr + 10), (char *)open.ptr + 10);
+    assert_ptr_equal(lf_comm_peer(r->comm, r->rank, (char *)other.ptr + 1023), (char *)other.ptr + 1023);
+    assert_null(lf_comm_peer(r->comm, 0, (char *)open.ptr + N));
+    assert_null(lf_comm_peer(r->comm, 0, b.x.ptr));
+    for (int i = 0; i < 40; i++) check_here(r, &b, &open, &rows, i);
+    give(r, &b);
+    lf_buffer_free(r->dev, &rows);
+    lf_buffer_free(r->dev, &other);
+    lf_buffer_free(r->dev, &open);
+}
+
+static void what_ranks_write_into_open_memory_is_combined(void **state)
+{
+    (void)state;
+    run_all(open_and_write, NULL);
+}
+
 /* As a step has them: to all, a sum beside it, and to their owners. */
 static void queue_combines(struct rank *r, struct buffers *sums, const struct combine *c,
                            const struct lf_lse_combine_params *own)
@@ -528,6 +604,7 @@ int main(void)
         cmocka_unit_test(half_a_norm_is_made_on_the_way),
         cmocka_unit_test(columns_come_together_and_broadcasts_reach_all),
         cmocka_unit_test(parts_of_attention_are_combined),
+        cmocka_unit_test(what_ranks_write_into_open_memory_is_combined),
         cmocka_unit_test(graphs_replay_combines_beside_sums),
         cmocka_unit_test(large_messages_of_all_kinds_follow_one_another),
         cmocka_unit_test(collectives_of_rows_and_columns_are_theirs_alone),

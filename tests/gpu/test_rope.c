@@ -527,8 +527,32 @@ static char *pages_of_stripe(const struct step *st, const char *whole, size_t n_
     return out;
 }
 
+/* By n ranks of which each has some of the rows and writes to all: what comes to rank idx. The others' is anywhere. */
+static void append_to_peers(struct step *st, int idx, int n, void *q_out, void *kv)
+{
+    const struct lf_rope_cuda_args before = st->args;
+    struct lf_rope_cuda_args *a = &st->args;
+    struct gpu_tensor other_q = gpu_poisoned(gpu_act, st->q_out.n), other_kv = gpu_poisoned(gpu_act, st->kv.n);
+    a->q_out = a->kv = NULL;
+    a->n_peers = n;
+    for (int r = 0; r < n; r++) {
+        a->peer_q[r] = r == idx ? q_out : other_q.ptr;
+        a->peer_kv[r] = r == idx ? kv : other_kv.ptr;
+    }
+    for (int r = 0; r < n; r++) {
+        a->stripe_idx = r;
+        a->first_row = st->bucket_rows * r / n;
+        a->n_tokens = st->bucket_rows * (r + 1) / n - a->first_row;
+        a->qkv = st->qkv.ptr + (size_t)a->first_row * row_elems(&st->shape) * 2;
+        append(st);
+    }
+    gpu_free(&other_kv);
+    gpu_free(&other_q);
+    *a = before;
+}
+
 /* Queries of all rows as without stripes; of keys and values the stripe's, to the bit, and nothing else. */
-static void check_stripe(struct step *st, int idx, int n, bool fp8)
+static void check_stripe(struct step *st, int idx, int n, bool fp8, bool by_peers)
 {
     size_t token_bytes = (size_t)st->shape.head_dim * (fp8 ? 1 : 2);
     size_t page_bytes = lf_kv_page_bytes_of(fp8 ? LF_E4M3 : LF_BF16, st->shape.head_dim);
@@ -543,7 +567,10 @@ static void check_stripe(struct step *st, int idx, int n, bool fp8)
     st->args.stripe_n = n;
     st->args.q_out = q_out.ptr;
     st->args.kv = kv.ptr;
-    append(st);
+    if (by_peers)
+        append_to_peers(st, idx, n, q_out.ptr, kv.ptr);
+    else
+        append(st);
     char *want_q = gpu_read_raw(&st->q_out), *got_q = gpu_read_raw(&q_out), *got = gpu_read_raw(&kv);
     char *whole = gpu_read_raw(&whole_kv);
     char *want = pages_of_stripe(st, whole, n_bytes, page_bytes, token_bytes, fp8);
@@ -570,9 +597,9 @@ static void a_stripe_has_the_keys_of_its_positions(void **state)
         struct step st;
         make_step(&st, &shapes[i], &seed, fixture_between(&seed, 1, 6), 300, 5, (int)(i % 3));
         for (int n = 2; n <= 4; n++)
-            for (int idx = 0; idx < n; idx++) {
-                check_stripe(&st, idx, n, false);
-                if (shapes[i].head_dim % 16 == 0) check_stripe(&st, idx, n, true);
+            for (int k = 0; k < 2 * n; k++) {
+                check_stripe(&st, k / 2, n, false, k % 2);
+                if (shapes[i].head_dim % 16 == 0) check_stripe(&st, k / 2, n, true, k % 2);
             }
         free_step(&st);
     }

@@ -585,6 +585,46 @@ static void stripes_of_fp8_caches_are_read_as_their_numbers(void **state)
     }
 }
 
+/* What comes to whoever has tokens first .. end - 1; others are not touched. */
+static void check_owned(const struct step *st, struct outputs *of, const struct result *all, int first, int end)
+{
+    size_t heads = (size_t)st->n_heads, dim = (size_t)st->head_dim, n = (size_t)(end - first) * heads;
+    struct result got = take(of);
+    assert_memory_equal(got.raw, all->raw + (size_t)first * heads * dim * 2, n * dim * 2);
+    assert_memory_equal(got.lse, all->lse + (size_t)first * heads, n * sizeof(float));
+    for (size_t i = n; i < (size_t)(st->n_tokens + SURPLUS) * heads; i++)
+        assert_true(isnan(got.lse[i]) && isnan(got.out[i * dim]) && isnan(got.out[i * dim + dim - 1]));
+    result_free(&got);
+}
+
+static void check_owners(const struct step *st, const struct cache *cache, const struct variant *v)
+{
+    struct result all = run(st, cache, v, 0, st->batch->n_seqs); /* of the same schedule */
+    struct outputs to = make_outputs(st), of[3] = {make_outputs(st), make_outputs(st), make_outputs(st)};
+    struct lf_attn_params p = params_of(st, cache, v, &to, 0);
+    p.owners = (struct lf_attn_owners){.n = 3, .first = {0, st->n_tokens / 3, st->n_tokens / 2, st->n_tokens}};
+    for (int r = 0; r < 3; r++) p.owners.out[r] = of[r].out.ptr;
+    for (int r = 0; r < 3; r++) p.owners.lse[r] = (float *)(void *)of[r].lse.ptr;
+    lf_attn_run(cache->attn, 0, &p);
+    for (int r = 0; r < 3; r++) check_owned(st, &of[r], &all, p.owners.first[r], p.owners.first[r + 1]);
+    check_owned(st, &to, &all, 0, 0);
+    result_free(&all);
+}
+
+static void rows_go_to_their_owners_with_the_same_bits(void **state)
+{
+    (void)state;
+    uint64_t seed = 86;
+    for (size_t d = 0; d < LF_N_ELEMS(dims) && gpu_act == LF_BF16; d++) {
+        bool fp8 = dims[d] % 16 == 0;
+        struct step st;
+        step_init(&st, d % 2 ? &long_ones : &mixed, dims[d], 4, 2, 2 + (int)d % 3, fp8, &seed);
+        for (int idx = 0; idx < st.n_ranks; idx++) check_owners(&st, &st.plain[idx], &variants[d % 3]);
+        for (int idx = 0; idx < st.n_ranks && fp8; idx++) check_owners(&st, &st.fp8[idx], &variants[0]);
+        step_deinit(&st);
+    }
+}
+
 /* A step of decode tokens, recorded before there are any: replayed it has the bits of one that is not. */
 static void check_graph(const struct step *st, const struct cache *cache, const struct variant *v, int n)
 {
@@ -652,6 +692,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(stripes_of_long_contexts_are_right),
         cmocka_unit_test(stripes_of_sequences_have_the_same_bits_alone),
         cmocka_unit_test(stripes_of_fp8_caches_are_read_as_their_numbers),
+        cmocka_unit_test(rows_go_to_their_owners_with_the_same_bits),
         cmocka_unit_test(a_graph_replays_over_stripes),
         cmocka_unit_test(stripes_that_no_kernel_reads_are_refused),
     };

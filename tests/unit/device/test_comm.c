@@ -550,6 +550,22 @@ static void a_message_that_is_too_long_is_none(void **state)
     end(&ranks);
 }
 
+/* Of CPUs nothing is open: ops go the way of messages. */
+static void memory_of_a_cpu_is_not_opened(void **state)
+{
+    (void)state;
+    struct lf_comm_group *group;
+    struct lf_comm *comm;
+    char memory[64];
+    assert_int_equal(lf_comm_group_create(&group, 2, 1000, NULL), LF_OK);
+    assert_int_equal(lf_comm_create(&comm, group, 1, NULL), LF_OK);
+    assert_int_equal(lf_comm_open(comm, memory, sizeof(memory), NULL), LF_OK);
+    assert_null(lf_comm_peer(comm, 0, memory));
+    assert_null(lf_comm_peer(comm, 1, memory));
+    lf_comm_destroy(comm);
+    lf_comm_group_destroy(group);
+}
+
 static void numbers_of_ranks_out_of_range_are_refused(void **state)
 {
     (void)state;
@@ -631,6 +647,7 @@ int main(void)
         cmocka_unit_test(time_in_which_the_process_is_stopped_is_no_rank_s_fault),
         cmocka_unit_test(a_message_may_fill_the_room),
         cmocka_unit_test(a_message_that_is_too_long_is_none),
+        cmocka_unit_test(memory_of_a_cpu_is_not_opened),
         cmocka_unit_test(numbers_of_ranks_out_of_range_are_refused),
         cmocka_unit_test(a_group_takes_what_it_says),
     };

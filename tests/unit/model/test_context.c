@@ -228,6 +228,34 @@ static void what_is_only_picked_is_combined_for_all(void **state)
     lf_hparams_deinit(&hp);
 }
 
+/* Of each layer q, k and v, and attention's rows, but for those that are picked. */
+static void queries_and_attention_go_direct(void **state)
+{
+    (void)state;
+    struct lf_hparams hp;
+    read_llama(&hp);
+    struct lf_programs p = divided(&hp, (struct lf_split){.cp_rank = 1, .n_cp = 2});
+    for (int w = 0; w < LF_WANTED_N; w++) {
+        int n_gathered = 0, n_attended = 0, n_other = 0;
+        for (int i = 0; i < p.of[w].n_ops; i++) {
+            const struct lf_op *op = &p.of[w].ops[i];
+            bool is_direct = op->out[LF_OP_Y] != LF_NONE && p.of[w].values[op->out[LF_OP_Y]].goes_direct;
+            if (op->kind == LF_OP_GATHER_ROWS)
+                n_gathered += is_direct;
+            else if (op->kind == LF_OP_ATTENTION)
+                n_attended += is_direct;
+            else
+                n_other += is_direct;
+            if (is_direct && op->kind == LF_OP_ATTENTION) assert_int_equal(p.of[w].ops[i - 1].kind, LF_OP_ROPE_APPEND);
+        }
+        assert_int_equal(n_gathered, LAYERS);
+        assert_int_equal(n_attended, w == LF_WANTED_ALL ? LAYERS : LAYERS - 1);
+        assert_int_equal(n_other, 0);
+    }
+    lf_programs_deinit(&p);
+    lf_hparams_deinit(&hp);
+}
+
 static void sinks_are_keys_of_the_first_rank_alone(void **state)
 {
     (void)state;
@@ -395,7 +423,7 @@ static void a_gpu_has_its_part_of_the_cache_and_memory_for_each_end(void **state
             struct lf_plan p = gpu_plan_of(dev, &hp, (struct lf_split){.n_ranks = n_tp, .n_cp = n_cp}, 2048);
             assert_int_equal((uint64_t)(n_cp * n_tp) * p.kv_bytes, one.kv_bytes);
             assert_int_equal(p.total_bytes, p.weight_bytes + p.workspace_bytes + p.kv_bytes + p.comm_bytes);
-            assert_int_equal(p.comm_bytes, lf_comm_gpu_bytes(n_tp * n_cp, n_tp));
+            assert_int_equal(p.comm_bytes, lf_comm_gpu_bytes(n_tp * n_cp, n_tp > 1 && n_cp > 1 ? n_tp : 0));
             assert_true(p.act_bytes < one.act_bytes);
         }
     lf_device_close(dev);
@@ -441,7 +469,8 @@ static void each_rank_has_its_part_of_the_cache_and_a_longer_context_fits(void *
         assert_int_equal(p.kv_tokens, one.kv_tokens);
         assert_int_equal((uint64_t)n * p.kv_bytes, one.kv_bytes);
         assert_int_equal(p.total_bytes, (uint64_t)n * (p.weight_bytes + p.workspace_bytes + p.kv_bytes) + p.comm_bytes);
-        assert_true(p.comm_bytes > lf_comm_group_bytes(n, 2));
+        assert_true(p.comm_bytes > lf_comm_group_bytes(n, 1));
+        assert_true(p.comm_bytes < lf_comm_group_bytes(n, 2));
     }
     struct lf_plan longer = plan_of(&hp, 2, 2 * CTX);
     assert_int_equal(longer.kv_bytes, one.kv_bytes);
@@ -469,6 +498,7 @@ int main(void)
         cmocka_unit_test(rows_of_every_op_are_those_that_it_needs),
         cmocka_unit_test(rows_are_gathered_once_a_layer_and_for_the_logits),
         cmocka_unit_test(what_is_only_picked_is_combined_for_all),
+        cmocka_unit_test(queries_and_attention_go_direct),
         cmocka_unit_test(sinks_are_keys_of_the_first_rank_alone),
         cmocka_unit_test(a_context_that_is_not_divided_leaves_programs_as_they_are),
         cmocka_unit_test(gathers_and_combines_that_do_not_fit_are_found),
