@@ -244,6 +244,12 @@ static float finish_row(float m, float l, const float *sink, float *lse)
     return factor / l;
 }
 
+/* A few channels of a row's output, a number that the compiler makes vectors of. */
+static void scale_step(float *restrict out, const float *restrict o, float factor)
+{
+    for (int i = 0; i < LF_HEAD_DIM_STEP; i++) out[i] = o[i] * factor + 0.0f; /* + 0: no sign of zero (attn_kernel.h) */
+}
+
 /* Output of the combined rows. One that sees no key has none but the sink in its denominator. */
 static void finish(const struct lf_attn_block *b, const struct lf_attn_params *p, int n_heads,
                    const struct lf_attn_rows *rows, const struct lf_attn_keys *keys)
@@ -257,7 +263,7 @@ static void finish(const struct lf_attn_block *b, const struct lf_attn_params *p
         if (keys[r].lo < keys[r].hi) factor = finish_row(b->acc_m[r], b->acc_l[r], sink, lse);
         const float *o = b->acc_o + (size_t)r * b->o_stride;
         float *out = (float *)p->out + idx * (size_t)d;
-        for (int i = 0; i < d; i++) out[i] = o[i] * factor + 0.0f; /* + 0: no sign of zero (attn_kernel.h) */
+        for (int i = 0; i < d; i += LF_HEAD_DIM_STEP) scale_step(out + i, o + i, factor);
     }
 }
 
