@@ -6,6 +6,7 @@
  * rounding to bf16. */
 #include "attention/cpu/attn_bf16.h"
 #include "attention/cpu/attn_rows.h"
+#include "attention/cpu/attn_scores.h"
 
 static void scores(struct lf_attn_block *b, int row0, int n, const void *page, const void *ahead, int first, int lo,
                    int hi)

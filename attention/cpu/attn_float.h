@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "attention/cpu/attn_rows.h"
+#include "attention/cpu/attn_scores.h"
 
 static void pack_q(struct lf_attn_block *b, int row_idx, const float *q)
 {
