@@ -104,12 +104,16 @@ static void pack_rows(const struct lf_attn_kernel *kernel, struct lf_attn_block 
     for (int r = 0; r < rows->n; r++) kernel->pack_q(b, r, q + row_index(p, n_heads, rows, r) * (size_t)b->head_dim);
 }
 
-/* What row r sees. */
-static struct lf_attn_keys row_keys(const struct lf_attn_params *p, int n_heads, const struct lf_attn_rows *rows, int r)
+/* What each of the rows sees: those of a token the same. */
+static void row_keys(const struct lf_attn_params *p, int n_heads, const struct lf_attn_rows *rows,
+                     struct lf_attn_keys keys[LF_ATTN_ROWS])
 {
     int group = n_heads / p->kv->n_kv_heads;
-    int pos = rows->seq->kv_len - rows->seq->n_tokens + (rows->first + r) / group;
-    return lf_attn_keys(p->kv->stripe, pos, p->window);
+    int pos = rows->seq->kv_len - rows->seq->n_tokens + rows->first / group, of_token = rows->first % group;
+    for (int r = 0; r < rows->n; pos++, of_token = 0) {
+        struct lf_attn_keys seen = lf_attn_keys(p->kv->stripe, pos, p->window);
+        for (; r < rows->n && of_token < group; of_token++) keys[r++] = seen;
+    }
 }
 
 /* A block's walk over its keys: what its rows see and the pages of its sequence. */
@@ -118,7 +122,8 @@ struct walk {
     const struct lf_attn_params *p;
     const struct lf_attn_rows *rows;
     int n_heads;
-    struct lf_attn_keys first, last; /* of the block's first and last row; together first.lo .. last.hi - 1 */
+    struct lf_attn_keys keys[LF_ATTN_ROWS]; /* that each row sees */
+    struct lf_attn_keys first, last;        /* of the first and last row; together first.lo .. last.hi - 1 */
 };
 
 static void walk_init(struct walk *w, const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
@@ -128,8 +133,9 @@ static void walk_init(struct walk *w, const struct lf_attn_kernel *kernel, const
     w->p = p;
     w->rows = rows;
     w->n_heads = n_heads;
-    w->first = row_keys(p, n_heads, rows, 0);
-    w->last = row_keys(p, n_heads, rows, rows->n - 1);
+    row_keys(p, n_heads, rows, w->keys);
+    w->first = w->keys[0];
+    w->last = w->keys[rows->n - 1];
 }
 
 /* Which keys of the tile at key0 each row sees. */
@@ -138,9 +144,8 @@ static void tile_limits(const struct walk *w, int key0, struct lf_attn_tile *t)
     t->full = key0 + LF_ATTN_TILE <= w->first.hi && key0 >= w->last.lo;
     if (t->full) return;
     for (int r = 0; r < w->rows->n; r++) {
-        struct lf_attn_keys keys = row_keys(w->p, w->n_heads, w->rows, r);
-        t->lo[r] = (int16_t)LF_MIN(LF_MAX(keys.lo - key0, 0), LF_ATTN_TILE);
-        t->hi[r] = (int16_t)LF_MIN(LF_MAX(keys.hi - key0, 0), LF_ATTN_TILE);
+        t->lo[r] = (int16_t)LF_MIN(LF_MAX(w->keys[r].lo - key0, 0), LF_ATTN_TILE);
+        t->hi[r] = (int16_t)LF_MIN(LF_MAX(w->keys[r].hi - key0, 0), LF_ATTN_TILE);
     }
 }
 
@@ -193,7 +198,8 @@ static void tile_step(const struct lf_attn_kernel *kernel, struct lf_attn_block 
             int n = LF_MIN(kernel->group, b->n_rows - r);
             tile_extent(t, r, n, &lo, &hi);
             if (lo >= hi || lo >= first + LF_KV_BLOCK_TOKENS || hi <= first) continue;
-            kernel->scores(b, r, n, t->k[page], r == 0 ? t->k_ahead[page] : NULL, first);
+            kernel->scores(b, r, n, t->k[page], r == 0 ? t->k_ahead[page] : NULL, first, LF_MAX(lo - first, 0),
+                           LF_MIN(hi - first, LF_KV_BLOCK_TOKENS));
         }
     }
     kernel->next_max(b, t);
@@ -223,7 +229,8 @@ static void walk_split(const struct walk *w, struct lf_attn_block *b, int split)
     w->kernel->close(b);
 }
 
-/* What a row's o is multiplied by, and its log-sum-exp: the sink joins the denominator, where there is one. */
+/* What a row's o is multiplied by, and its log-sum-exp, if asked for: the sink joins the denominator, where there is
+ * one. */
 static float finish_row(float m, float l, const float *sink, float *lse)
 {
     float factor = 1.0f;
@@ -233,26 +240,46 @@ static float finish_row(float m, float l, const float *sink, float *lse)
         l = l * factor + exp2f(*sink * LOG2_E - top);
         m = top;
     }
-    *lse = m * LN_2 + logf(l);
+    if (lse) *lse = m * LN_2 + logf(l);
     return factor / l;
+}
+
+/* A few channels of a row's output, a number that the compiler makes vectors of. */
+static void scale_step(float *restrict out, const float *restrict o, float factor)
+{
+    for (int i = 0; i < LF_HEAD_DIM_STEP; i++) out[i] = o[i] * factor + 0.0f; /* + 0: no sign of zero (attn_kernel.h) */
 }
 
 /* Output of the combined rows. One that sees no key has none but the sink in its denominator. */
 static void finish(const struct lf_attn_block *b, const struct lf_attn_params *p, int n_heads,
-                   const struct lf_attn_rows *rows)
+                   const struct lf_attn_rows *rows, const struct lf_attn_keys *keys)
 {
     int d = b->head_dim;
     for (int r = 0; r < b->n_rows; r++) {
         size_t idx = row_index(p, n_heads, rows, r);
         const float *sink = p->sinks ? &p->sinks[idx % (size_t)n_heads] : NULL;
-        struct lf_attn_keys keys = row_keys(p, n_heads, rows, r);
-        float lse = sink ? *sink : -INFINITY, factor = 0.0f;
-        if (keys.lo < keys.hi) factor = finish_row(b->acc_m[r], b->acc_l[r], sink, &lse);
-        if (p->lse) p->lse[idx] = lse;
+        float *lse = p->lse ? &p->lse[idx] : NULL, factor = 0.0f;
+        if (lse) *lse = sink ? *sink : -INFINITY;
+        if (keys[r].lo < keys[r].hi) factor = finish_row(b->acc_m[r], b->acc_l[r], sink, lse);
         const float *o = b->acc_o + (size_t)r * b->o_stride;
         float *out = (float *)p->out + idx * (size_t)d;
-        for (int i = 0; i < d; i++) out[i] = o[i] * factor + 0.0f; /* + 0: no sign of zero (attn_kernel.h) */
+        for (int i = 0; i < d; i += LF_HEAD_DIM_STEP) scale_step(out + i, o + i, factor);
     }
+}
+
+static void swap(float **a, float **b)
+{
+    float *x = *a;
+    *a = *b;
+    *b = x;
+}
+
+/* The first split is what a combine with nothing would make of it. */
+static void take_first(struct lf_attn_block *b)
+{
+    swap(&b->m, &b->acc_m);
+    swap(&b->l, &b->acc_l);
+    swap(&b->o, &b->acc_o);
 }
 
 void lf_attn_task_whole(const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
@@ -264,13 +291,16 @@ void lf_attn_task_whole(const struct lf_attn_kernel *kernel, const struct lf_att
     walk_init(&w, kernel, p, n_heads, rows);
     if (kernel->begin) kernel->begin(&b);
     pack_rows(kernel, &b, p, n_heads, rows);
-    acc_init(&b);
+    if (split_lo == split_hi) acc_init(&b); /* nothing to see in a stripe */
     for (int split = split_lo; split < split_hi; split++) {
         walk_split(&w, &b, split);
-        kernel->combine(&b);
+        if (split == split_lo)
+            take_first(&b);
+        else
+            kernel->combine(&b);
     }
     if (kernel->end) kernel->end();
-    finish(&b, p, n_heads, rows);
+    finish(&b, p, n_heads, rows, w.keys);
 }
 
 /* Points the block's split at a partial result in memory. */
@@ -304,10 +334,12 @@ void lf_attn_task_combine(const struct lf_attn_kernel *kernel, const struct lf_a
     struct lf_attn_block b;
     block_init(&b, p, rows, scratch);
     size_t stride = lf_attn_partial_floats(b.n_rows, b.head_dim);
+    struct lf_attn_keys keys[LF_ATTN_ROWS];
+    row_keys(p, n_heads, rows, keys);
     acc_init(&b);
     for (int split = 0; split < n_splits; split++) {
         use_partial(&b, partials + (size_t)split * stride);
         kernel->combine(&b);
     }
-    finish(&b, p, n_heads, rows);
+    finish(&b, p, n_heads, rows, keys);
 }

@@ -58,10 +58,13 @@ static void zero_accumulators(void)
     _tile_zero(3);
 }
 
-/* Rows of a block beyond n hold anything; what is computed from them goes nowhere. */
-static void scores(struct lf_attn_block *b, int row0, int n, const void *page, const void *ahead, int first)
+/* Rows of a block beyond n hold anything; what is computed from them goes nowhere. All keys of the page. */
+static void scores(struct lf_attn_block *b, int row0, int n, const void *page, const void *ahead, int first, int lo,
+                   int hi)
 {
     (void)n;
+    (void)lo;
+    (void)hi;
     enum { Q_ROW = LF_ATTN_Q_STRIDE * 4, K_ROW = LF_KV_BLOCK_TOKENS * 4 };
     const char *q = (const char *)(b->q + (size_t)row0 * LF_ATTN_Q_STRIDE), *k = page;
     int channel = 0;

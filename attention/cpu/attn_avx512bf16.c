@@ -6,12 +6,14 @@
  * rounding to bf16. */
 #include "attention/cpu/attn_bf16.h"
 #include "attention/cpu/attn_rows.h"
+#include "attention/cpu/attn_scores.h"
 
-static void scores(struct lf_attn_block *b, int row0, int n, const void *page, const void *ahead, int first)
+static void scores(struct lf_attn_block *b, int row0, int n, const void *page, const void *ahead, int first, int lo,
+                   int hi)
 {
     const float *q = b->q + (size_t)row0 * LF_ATTN_Q_STRIDE;
     float *s = b->s + (size_t)row0 * LF_ATTN_TILE + first;
-    LF_ROWS_SWITCH(scores_page, n, PAGES_BF16_DOT, q, page, ahead, b->head_dim, s)
+    LF_ROWS_SWITCH(scores_page, n, PAGES_BF16_DOT, q, page, ahead, b->head_dim, s, lo, hi)
 }
 
 static void output_pairs(int n, int n_vecs, const struct output_args *a)

@@ -38,9 +38,12 @@ static void add_key(const struct lf_attn_block *b, const void *page, int key, fl
     for (int i = 0; i < d; i++) o[i] += p * lf_f32_from_bf16(v[2 * i]);
 }
 
-static void scores(struct lf_attn_block *b, int row0, int n, const void *page, const void *ahead, int first)
+static void scores(struct lf_attn_block *b, int row0, int n, const void *page, const void *ahead, int first, int lo,
+                   int hi)
 {
     (void)ahead;
+    (void)lo;
+    (void)hi;
     for (int r = row0; r < row0 + n; r++) {
         const float *q = b->q + (size_t)r * LF_ATTN_Q_STRIDE;
         float *s = b->s + (size_t)r * LF_ATTN_TILE + first;

@@ -5,26 +5,29 @@
 #include <string.h>
 
 #include "attention/cpu/attn_rows.h"
+#include "attention/cpu/attn_scores.h"
 
 static void pack_q(struct lf_attn_block *b, int row_idx, const float *q)
 {
     memcpy(b->q + (size_t)row_idx * LF_ATTN_Q_STRIDE, q, (size_t)b->head_dim * sizeof(float));
 }
 
-static void scores_f32(int n, const float *q, const void *page, const void *ahead, int d, float *s)
+static void scores_f32(int n, const float *q, const void *page, const void *ahead, int d, float *s, int lo, int hi)
 {
-    LF_ROWS_SWITCH(scores_page, n, PAGES_F32, q, page, ahead, d, s)
+    LF_ROWS_SWITCH(scores_page, n, PAGES_F32, q, page, ahead, d, s, lo, hi)
 }
 
-static void scores_bf16(int n, const float *q, const void *page, const void *ahead, int d, float *s)
+static void scores_bf16(int n, const float *q, const void *page, const void *ahead, int d, float *s, int lo, int hi)
 {
-    LF_ROWS_SWITCH(scores_page, n, PAGES_BF16, q, page, ahead, d, s)
+    LF_ROWS_SWITCH(scores_page, n, PAGES_BF16, q, page, ahead, d, s, lo, hi)
 }
 
-static void scores(struct lf_attn_block *b, int row0, int n, const void *page, const void *ahead, int first)
+static void scores(struct lf_attn_block *b, int row0, int n, const void *page, const void *ahead, int first, int lo,
+                   int hi)
 {
-    (b->kv_dtype == LF_BF16 ? scores_bf16 : scores_f32)(n, b->q + (size_t)row0 * LF_ATTN_Q_STRIDE, page, ahead,
-                                                        b->head_dim, b->s + (size_t)row0 * LF_ATTN_TILE + first);
+    const float *q = b->q + (size_t)row0 * LF_ATTN_Q_STRIDE;
+    float *s = b->s + (size_t)row0 * LF_ATTN_TILE + first;
+    (b->kv_dtype == LF_BF16 ? scores_bf16 : scores_f32)(n, q, page, ahead, b->head_dim, s, lo, hi);
 }
 
 static void softmax(struct lf_attn_block *b, const struct lf_attn_tile *t, int row0, int n, int lo, int hi)

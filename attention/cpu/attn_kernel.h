@@ -81,9 +81,10 @@ struct lf_attn_kernel {
     int group; /* rows computed together; LF_ATTN_ROWS is a multiple of it */
     /* Takes query row row_idx, [head_dim] floats, into b->q. */
     void (*pack_q)(struct lf_attn_block *b, int row_idx, const float *q);
-    /* b->s[row][first + j] = q · k[j] for the 64 keys of a page, those of unused slots with whatever they hold. ahead:
-     * a page to fetch meanwhile, or NULL. */
-    void (*scores)(struct lf_attn_block *b, int row0, int n, const void *page, const void *ahead, int first);
+    /* b->s[row][first + j] = q · k[j] for at least the keys lo <= j < hi of a page's 64, those of unused slots with
+     * whatever they hold; what it leaves out keeps what was there. ahead: a page to fetch meanwhile, or NULL. */
+    void (*scores)(struct lf_attn_block *b, int row0, int n, const void *page, const void *ahead, int first, int lo,
+                   int hi);
     /* b->m moves on to the maximum with this tile's scores; b->alpha = exp2(b->m before − after). Applies softcap. */
     void (*next_max)(struct lf_attn_block *b, const struct lf_attn_tile *t);
     /* Scores to P, 0 for keys a row does not see; b->lanes = b->lanes · alpha + P. */

@@ -93,29 +93,6 @@ LF_KERNEL void add_first(enum pages kind, int n, int n_vecs, vec (*acc)[STRIP_VE
     add_row(kind, n, n_vecs, acc, factors, stride, x);
 }
 
-/* s[n rows][64 keys of a page] = q · k, a strip of keys at a time. */
-LF_KERNEL void scores_page(int n, enum pages kind, const float *q, const float *page, const float *ahead, int d,
-                           float *s)
-{
-    int per_pair = kind == PAGES_BF16_DOT ? 1 : 2;
-    for (int at = 0; at < LF_KV_BLOCK_TOKENS; at += STRIP_VECS * VEC) {
-        struct columns k = {page + at, ahead ? ahead + at : NULL, LF_KV_BLOCK_TOKENS, false};
-        vec acc[LF_ATTN_GROUP][STRIP_VECS];
-        LF_UNROLL
-        for (int r = 0; r < n; r++) {
-            LF_UNROLL
-            for (int v = 0; v < STRIP_VECS; v++) acc[r][v] = vec_set(0.0f);
-        }
-        for (int pair = 0; pair < d / 2; pair++)
-            add_pair(kind, n, STRIP_VECS, acc, q + pair * per_pair, LF_ATTN_Q_STRIDE, &k, pair);
-        LF_UNROLL
-        for (int r = 0; r < n; r++) {
-            LF_UNROLL
-            for (int v = 0; v < STRIP_VECS; v++) vec_store(s + r * LF_ATTN_TILE + at + v * VEC, acc[r][v]);
-        }
-    }
-}
-
 /* A group's o = o · alpha + Σ p · v over keys lo <= j < hi, from channel `offset` on. */
 struct output_args {
     const struct lf_attn_tile *t;

@@ -86,24 +86,27 @@ static void next_max(struct lf_attn_block *b, const struct lf_attn_tile *t)
     }
 }
 
-/* What the scores of row r become P with. */
+/* What the scores of row r become P with, and the keys of the tile that it sees. */
 struct row_scale {
-    const struct lf_attn_tile *t;
-    int r;
+    int lo, hi;
     vec scale, max;
 };
 
 LF_KERNEL struct row_scale row_scale(const struct lf_attn_block *b, const struct lf_attn_tile *t, int r)
 {
-    return (struct row_scale){.t = t, .r = r, .scale = vec_set(b->log2_scale), .max = vec_set(b->m[r])};
+    return (struct row_scale){.lo = t->full ? 0 : t->lo[r],
+                              .hi = t->full ? LF_ATTN_TILE : t->hi[r],
+                              .scale = vec_set(b->log2_scale),
+                              .max = vec_set(b->m[r])};
 }
 
 /* P of VEC keys from key `at` of the tile, 0 for those the row does not see. */
 LF_KERNEL vec probabilities(const float *s, int at, const struct row_scale *row, int degree)
 {
-    const struct lf_attn_tile *t = row->t;
-    vec_mask seen = t->full ? vec_lanes(0, VEC) : vec_lanes(t->lo[row->r] - at, t->hi[row->r] - at);
-    return vec_keep(seen, exp2_neg(vec_fms(vec_load(s + at), row->scale, row->max), degree));
+    if (at >= row->hi) return vec_set(0.0f);
+    vec p = exp2_neg(vec_fms(vec_load(s + at), row->scale, row->max), degree);
+    if (at >= row->lo && at + VEC <= row->hi) return p;
+    return vec_keep(vec_lanes(row->lo - at, row->hi - at), p);
 }
 
 static void close_split(struct lf_attn_block *b)

@@ -16,18 +16,21 @@
  * - Found (attn_rows.cuh). The tile's maximum is taken and made the offset, and P computed again. Where scores have
  *   grown once they may grow on, so the offset then leads the maximum by far. The worst are scores that grow by 2^64
  *   with every tile, 44 in natural units for every 128 keys, all the way: then each tile is exponentiated twice.
- * - Raised (RAISES: bf16 at head_dim 64 and 256, without lse). Offsets are integers, so another one is a power of two
- *   apart: P, l and o go down by powers of two, and nothing is computed again. bf16 has the exponents of float, so
- *   there is room: rows begin at 2^-40, are let up to 2^32, and brought down to 2^-72, where a tile may be 2^192 above
- *   the one before. Only beyond that, and in the first tile that a row sees, are maxima taken. The worst are scores
- *   that pass the bound with every tile, by 72 and more in natural units: each tile is brought down then; from 133 on
- *   each is exponentiated twice. Products with values below 2^-54 may vanish where a row's scores have grown so far.
+ * - Raised (bf16 without lse). The other offset is a power of two apart: P, l and o go down by powers of two, and
+ *   nothing is exponentiated again. bf16 has the exponents of float, so there is room (raised_range): a row is brought
+ *   down to 2^-72, where a tile may be 2^192 above the one before. Only beyond that, and in the first tile that a row
+ *   sees, are maxima taken. The slowest input is the one whose scores grow by that with every tile, 133 and more in
+ *   natural units: then each tile is exponentiated twice. Below that, the slowest are scores that pass the bound with
+ *   every tile, by 72 and more (61 at head_dim 80 to 128). Products with values below 2^-54 may vanish where a row's
+ *   scores have grown so far, and below 2^-62 wherever offsets are integers.
  *
- * Where offsets are raised, l sums what the tensor cores multiply, P as rounded: P of a key that outweighs all others
- * is no power of two then, and the row is that key's values exactly all the same. Four are summed in pairs of elements,
- * rounded again: that loses no more than rounding P does, and of one key's weight nothing. lse promises more digits
- * than such sums have, so where it is asked for offsets are found. At head_dim 80 to 128 they are found, too: the
- * packed sums take the registers that P should be made in, and on normal data the copies cost more than the sums save.
+ * What l sums must be what the tensor cores multiply, P as rounded, where P of a key that outweighs all others is no
+ * power of two: the row is that key's values exactly then. Of head_dim 64 and 256 it always is (RAISED_INTEGER): four
+ * are summed in pairs of elements, rounded again, which loses no more than rounding P does, and of one key's weight
+ * nothing. At head_dim 80 to 128 packed sums take the registers that P should be made in, and on normal data the copies
+ * cost more than the sums save. So there (RAISED) l sums P before rounding, but in a tile that moves its row's offset
+ * by powers of two: a first offset is the maximum itself, with 2^16 of room, and what outgrows that is summed as
+ * rounded. lse promises more digits than sums of P as rounded have, so where it is asked for offsets are found.
  *
  * Tiles that all rows see whole skip the mask.
  *
@@ -49,13 +52,20 @@
 #include "device/cuda/launch.cuh"
 #include "device/cuda/ptx_wgmma.cuh"
 
+/* How a row gets another offset (see the top). */
+enum offset_rule { FOUND, RAISED, RAISED_INTEGER };
+
 /* Where P may be when offsets are raised. SUM: bound of a thread's part of a row in a tile, past which the row's offset
  * moves; LOST: the bound past which P may not be finite. FIRST, LEAD: by how many powers of two offsets are made larger
  * than the maximum in the first tile of a split that the row sees, and later. By more than 126 powers of two at once l
  * and o are lost, so LEAD is small enough for these to be nothing beside such a tile: 256 tiles of four threads' sums
  * up to SUM are 2^42, and it is 2^(127 - LEAD) or more. */
-struct raised_range {
-    static constexpr float SUM = 0x1p32f, LOST = 0x1p120f, FIRST = 40.0f, LEAD = 72.0f;
+template <offset_rule RULE> struct raised_range {
+    static constexpr float SUM = 0x1p32f, LOST = 0x1p120f, FIRST = 64.0f, LEAD = 72.0f;
+};
+/* A key that outweighs all before it is exact where it moves its row's offset, so the first tile has little room. */
+template <> struct raised_range<RAISED> {
+    static constexpr float SUM = 0x1p16f, LOST = 0x1p120f, FIRST = 0.0f, LEAD = 72.0f;
 };
 
 /* Both bf16 of a word times 2^-k: their exponents less k, and 0 where that would be below the least. */
@@ -80,11 +90,11 @@ struct score_rule {
 };
 
 /* One consumer warpgroup. Row half h of a thread is row 64 · group + 16 · warp + lane / 4 + 8h of the tile. */
-template <class T, int D, bool RAISES, bool STRIPED> struct consumer {
+template <class T, int D, offset_rule RULE, bool STRIPED> struct consumer {
     using shape = prefill_shape<D>;
-    using range = raised_range;
+    using range = raised_range<RULE>;
     static constexpr bool FETCHES_EARLY = D <= shape::KEYS;
-    static constexpr float BOUND = RAISES ? range::SUM : offset_bounds<T>::SUM;
+    static constexpr float BOUND = RULE != FOUND ? range::SUM : offset_bounds<T>::SUM;
     enum { KEYS = shape::KEYS, N_SLOTS = shape::N_SLOTS };
 
     const lf_attn_cuda_args &args;
@@ -184,7 +194,7 @@ template <class T, int D, bool RAISES, bool STRIPED> struct consumer {
         }
     }
 
-    /* Scores to P, and this thread's part of the rows' sums: of P as rounded where offsets are raised. */
+    /* Scores to P, and this thread's part of the rows' sums: of P as rounded where offsets are integers. */
     LF_GPU_MEMBER void exponentiate(const float (&offset)[2], float (&sum)[2])
     {
         sum[0] = sum[1] = 0.0f;
@@ -196,9 +206,9 @@ template <class T, int D, bool RAISES, bool STRIPED> struct consumer {
                 float a = ex2_approx_ftz(__fmaf_rn(s[8 * i + 2 * e], rule.factor, -offset[h]));
                 float b = ex2_approx_ftz(__fmaf_rn(s[8 * i + 2 * e + 1], rule.factor, -offset[h]));
                 p[i][e] = pack<T>(a, b);
-                if constexpr (!RAISES) sum[h] += a + b;
+                if constexpr (RULE != RAISED_INTEGER) sum[h] += a + b;
             }
-        if constexpr (RAISES) add_rounded(sum);
+        if constexpr (RULE == RAISED_INTEGER) add_rounded(sum);
     }
 
     LF_GPU_MEMBER void add_rounded(float (&sum)[2]) const
@@ -233,14 +243,15 @@ template <class T, int D, bool RAISES, bool STRIPED> struct consumer {
         exponentiate(offset, sum);
     }
 
-    /* The same with integer offsets, for the rows whose P is lost. */
+    /* The same where offsets are raised, for the rows whose P is lost. */
     LF_GPU_MEMBER void find_offsets(const bool (&lost)[2], float (&sum)[2])
     {
         float scale[2], offset[2];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            float top = quad_max(top_score(h)), old = m[h];
-            if (lost[h]) m[h] = ceilf(top * rule.factor) + (old == -INFINITY ? range::FIRST : range::LEAD);
+            float top = quad_max(top_score(h)) * rule.factor, old = m[h];
+            if (RULE == RAISED_INTEGER) top = ceilf(top);
+            if (lost[h]) m[h] = top + (old == -INFINITY ? range::FIRST : range::LEAD);
             offset[h] = m[h] == -INFINITY ? 0.0f : m[h]; /* a row that has seen no key */
             scale[h] = ex2_approx_ftz(old - offset[h]);
             l[h] *= scale[h];
@@ -249,34 +260,50 @@ template <class T, int D, bool RAISES, bool STRIPED> struct consumer {
         exponentiate(offset, sum);
     }
 
-    /* Rows whose sums passed the bound go down by powers of two. Of the others nothing changes. */
-    LF_GPU_MEMBER void raise_offsets(float (&sum)[2])
+    /* Rows whose sums passed the bound go down by powers of two. Of the others nothing changes. most: of the row's four
+     * threads' sums. */
+    LF_GPU_MEMBER void raise_offsets(const float (&most)[2], float (&sum)[2])
     {
         float scale[2];
         int k[2];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            float most = quad_max(sum[h]), old = m[h];
-            if (most > range::SUM) m[h] = old + exponent_of(most) + range::LEAD;
-            k[h] = most > range::SUM ? (int)(m[h] - old) : 0; /* of offsets above 2^24 not all integers are floats */
+            float old = m[h], by = exponent_of(most[h]) + range::LEAD;
+            if (most[h] > range::SUM) m[h] = old + by;
+            k[h] = most[h] > range::SUM ? (int)by : 0;
+            /* of offsets above 2^24 not all integers are floats */
+            if (RULE == RAISED_INTEGER && most[h] > range::SUM) k[h] = (int)(m[h] - old);
             scale[h] = ex2_approx_ftz((float)-k[h]);
             l[h] *= scale[h];
-            sum[h] = sum[h] * ex2_approx_ftz((float)-(k[h] / 2)) * ex2_approx_ftz((float)(k[h] / 2 - k[h]));
+            if (RULE == RAISED_INTEGER)
+                sum[h] = sum[h] * ex2_approx_ftz((float)-(k[h] / 2)) * ex2_approx_ftz((float)(k[h] / 2 - k[h]));
         }
         scale_outputs(scale);
 #pragma unroll
         for (int i = 0; i < KEYS / 16; i++)
 #pragma unroll
             for (int e = 0; e < 4; e++) p[i][e] = scale_down_bf16(p[i][e], k[e % 2]);
+        if constexpr (RULE == RAISED) {
+            float rounded[2] = {0.0f, 0.0f};
+            add_rounded(rounded);
+#pragma unroll
+            for (int h = 0; h < 2; h++) sum[h] = k[h] > 0 ? rounded[h] : sum[h];
+        }
     }
 
     /* Some row of the warp passed the bound. Which of the two ways a row goes is its own affair. */
     LF_GPU_MEMBER void move_offsets(float (&sum)[2], bool is_first)
     {
-        if constexpr (RAISES) {
-            bool lost[2] = {quad_any(!(sum[0] <= range::LOST)), quad_any(!(sum[1] <= range::LOST))};
-            if (__any_sync(ALL_LANES, lost[0] || lost[1])) find_offsets(lost, sum);
-            if (!is_first) raise_offsets(sum);
+        if constexpr (RULE != FOUND) {
+            float most[2] = {quad_max(sum[0]), quad_max(sum[1])};
+            bool lost[2] = {!(most[0] <= range::LOST), !(most[1] <= range::LOST)};
+            if (__any_sync(ALL_LANES, lost[0] || lost[1])) {
+                find_offsets(lost, sum);
+                most[0] = quad_max(sum[0]);
+                most[1] = quad_max(sum[1]);
+                if (is_first || !__any_sync(ALL_LANES, most[0] > range::SUM || most[1] > range::SUM)) return;
+            }
+            raise_offsets(most, sum);
         } else
             update_offsets(sum, is_first);
     }
@@ -366,7 +393,7 @@ template <class T, int D, bool RAISES, bool STRIPED> struct consumer {
     {
         l[0] = quad_sum(l[0]);
         l[1] = quad_sum(l[1]);
-        if constexpr (RAISES) normalize_rows<D>(o, m, l);
+        if constexpr (RULE != FOUND) normalize_rows<D>(o, m, l);
         if (!begun) return;
         if constexpr (FETCHES_EARLY)
             combine_before<D>([&](int i) { return make_float4(s[4 * i], s[4 * i + 1], s[4 * i + 2], s[4 * i + 3]); },
@@ -429,7 +456,7 @@ template <class T, int D, bool RAISES, bool STRIPED> struct consumer {
     }
 };
 
-template <class T, int D, bool RAISES, bool STRIPED>
+template <class T, int D, offset_rule RULE, bool STRIPED>
 __global__ void __launch_bounds__(PREFILL_THREADS, 1)
     attn_prefill(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap kv_map,
                  const __grid_constant__ lf_attn_cuda_args args)
@@ -458,7 +485,7 @@ __global__ void __launch_bounds__(PREFILL_THREADS, 1)
         }
     } else {
         setmaxnreg_inc<232>();
-        consumer<T, D, RAISES, STRIPED> self = {args, smem, role - 1, score_rule::of(args)};
+        consumer<T, D, RULE, STRIPED> self = {args, smem, role - 1, score_rule::of(args)};
         self.run();
     }
 }
@@ -475,16 +502,16 @@ struct prefill_entry {
     prefill_kernel *kernels[KERNELS_N]; /* bf16, fp16, bf16 with lse, bf16 over a stripe */
 };
 
-#define ENTRY(d, raises)                                                                                               \
+#define ENTRY(d, rule)                                                                                                 \
     {                                                                                                                  \
         d, sizeof(prefill_smem<d>) + 1024,                                                                             \
         {                                                                                                              \
-            attn_prefill<bf16, d, raises, false>, attn_prefill<fp16, d, false, false>,                                 \
-                attn_prefill<bf16, d, false, false>, attn_prefill<bf16, d, false, true>                                \
+            attn_prefill<bf16, d, rule, false>, attn_prefill<fp16, d, FOUND, false>,                                   \
+                attn_prefill<bf16, d, FOUND, false>, attn_prefill<bf16, d, FOUND, true>                                \
         }                                                                                                              \
     }
-static const prefill_entry entries[] = {ENTRY(64, true),   ENTRY(80, false),  ENTRY(96, false),
-                                        ENTRY(112, false), ENTRY(128, false), ENTRY(256, true)};
+static const prefill_entry entries[] = {ENTRY(64, RAISED_INTEGER), ENTRY(80, RAISED),  ENTRY(96, RAISED),
+                                        ENTRY(112, RAISED),        ENTRY(128, RAISED), ENTRY(256, RAISED_INTEGER)};
 
 static const prefill_entry *find_entry(int head_dim)
 {
