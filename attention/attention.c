@@ -99,11 +99,12 @@ void lf_attn_schedule(struct lf_attn *attn, int schedule_idx, const struct lf_kv
     attn->backend->schedule(attn, schedule_idx);
 }
 
-void lf_attn_record(struct lf_attn *attn, int schedule_idx, struct lf_attn_kind kind, int n_each)
+void lf_attn_record(struct lf_attn *attn, int schedule_idx, struct lf_attn_kind kind, int n_tokens, int n_each)
 {
-    LF_ASSERT(n_each >= 1);
+    LF_ASSERT(n_each >= 1 && n_tokens >= n_each && n_tokens <= attn->shape.max_tokens);
     check_kind(attn, schedule_idx, kind);
-    attn->schedules[schedule_idx] = (struct lf_attn_schedule){.made = true, .kind = kind, .records = n_each};
+    attn->schedules[schedule_idx] =
+        (struct lf_attn_schedule){.made = true, .n_tokens = n_tokens, .kind = kind, .records = n_each};
     attn->backend->schedule(attn, schedule_idx);
 }
 

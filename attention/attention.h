@@ -104,8 +104,8 @@ void lf_attn_destroy(struct lf_attn *attn); /* accepts NULL */
 void lf_attn_schedule(struct lf_attn *attn, int schedule_idx, const struct lf_kv_seq *seqs, int n_seqs,
                       struct lf_attn_kind kind);
 /* A schedule without sequences, for recording a graph: its runs do nothing, but they launch whatever a step of decode
- * tokens can need. n_each: of a sequence, about, for which it is fast. */
-void lf_attn_record(struct lf_attn *attn, int schedule_idx, struct lf_attn_kind kind, int n_each);
+ * tokens, n_tokens of them at most, can need. n_each: of a sequence, about, for which it is fast. */
+void lf_attn_record(struct lf_attn *attn, int schedule_idx, struct lf_attn_kind kind, int n_tokens, int n_each);
 void lf_attn_run(struct lf_attn *attn, int schedule_idx, const struct lf_attn_params *p);
 
 #endif

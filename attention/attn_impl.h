@@ -10,7 +10,7 @@ struct lf_attn_schedule {
     bool made;
     const struct lf_kv_seq *seqs; /* borrowed */
     int n_seqs;
-    int n_tokens;
+    int n_tokens; /* of all of them; recorded: at most */
     struct lf_attn_kind kind;
     int records; /* lf_attn_record's n_each; 0: it has sequences */
 };

@@ -309,7 +309,7 @@ static enum lf_status record(struct lf_executor *x, struct lf_graphs *graphs, in
     if (has_states(x)) s.state_step = idle_states(x, n_tokens);
     for (int i = 0; i < x->kinds.n; i++) {
         const struct lf_layer_kind *k = &x->kinds.of[i];
-        lf_attn_record(x->attn[k->shape_idx], k->schedule_idx, k->attn, n_each);
+        lf_attn_record(x->attn[k->shape_idx], k->schedule_idx, k->attn, n_tokens, n_each);
     }
     LF_TRY(meet(x, err));
     lf_interpret(&s); /* once for real, so that recording meets nothing for the first time */

@@ -8,7 +8,7 @@
  *  3. Device functions are LF_GPU_FN, members LF_GPU_MEMBER. PTX stands in the ptx_ files alone (ptx.cuh lists them),
  *     what the lanes of a warp do together in warp.cuh.
  *  4. Every thread says start_successor(), then wait_predecessor() (below); GEMMs of experts have their own order
- *     (expert_gemv.cu).
+ *     (expert_gemv.cu), and a norm that writes codes reads its row before its successor starts (norm.cu).
  *  5. `_setup` has each kernel loaded with the most dynamic shared memory it will ask for: load_kernel, load_kernels.
  *  6. A launcher checks for an empty list, makes the grid, and returns queue_kernel(…): a cudaError_t, which its caller
  *     hands to lf_cuda_check. In attention/ `fp16` and `overlaps` are members of the arguments (launch_of).

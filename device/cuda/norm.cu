@@ -95,10 +95,10 @@ __global__ void __launch_bounds__(MAX_THREADS) rmsnorm_codes(const lf_rmsnorm_pa
 {
     norm_row row;
     quant_unit<T, 4> y[MAX_VECS];
-    start_successor();
     row.load_weights(p.weight, p.dim / 4);
     wait_predecessor();
     float norm = row.load(p.x + (size_t)blockIdx.x * p.dim, p.dim, p.eps), most = 0.0f, scale = 0.0f;
+    start_successor(); /* a GEMM, and what its weights ask of memory would hold up the row */
 #pragma unroll
     for (int i = 0; i < MAX_VECS; i++) {
         float4 v = row.scaled(i, norm);

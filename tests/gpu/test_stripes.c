@@ -632,7 +632,7 @@ static void check_graph(const struct step *st, const struct cache *cache, const 
     struct lf_kv_seq list[MAX_SEQS];
     struct outputs to = make_outputs(st);
     struct lf_attn_params p = params_of(st, cache, v, &to, 0);
-    lf_attn_record(cache->attn, 1, kind, 1);
+    lf_attn_record(cache->attn, 1, kind, 1, 1);
     gpu_sync();
     assert_true(lf_graph_begin(gpu));
     lf_attn_run(cache->attn, 1, &p);
