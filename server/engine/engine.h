@@ -21,6 +21,7 @@
 struct lf_engine;
 struct lf_disk_table;
 struct lf_kv_cache;
+struct lf_kv_parts;
 
 /* What an engine has learnt of times, in ns: the terms of its cost model (cost.h), then a block from each tier, memory
  * and disk. All zeros: nothing. */
@@ -44,7 +45,8 @@ struct lf_engine_opts {
     bool has_disk;                /* there will be such: for the plan, which knows no table */
     uint64_t memory_bytes;        /* of the host, for blocks below the cache; 0: none */
     bool may_meet;                /* computing and loading may where bits may differ, too: restore.h */
-    uint64_t block_bytes;         /* of the cache's blocks, for the plan; 0 where nothing is below */
+    uint64_t block_bytes;         /* of the cache's blocks, of all ranks, for the plan; 0 where nothing is below */
+    const struct lf_kv_parts *parts; /* what is kept below: kv, then the caches of other ranks; copied. NULL: kv */
     int n_slots, slot_blocks;     /* of states (kv/kv_layout.h), for the plan; 0 where there are none */
     int n_mask_threads;           /* 1 to LF_MASK_THREADS_N, 0: that; see masks.h */
     struct lf_engine_speed speed; /* to begin with: another one's, on the same machine with the same model */
