@@ -139,7 +139,7 @@ static enum lf_status open_disk(struct lf_runtime *rt, const char *program, cons
     if (!rt->config->cache_dir) return LF_OK;
     if (lf_split_world(s) > 1)
         snprintf(split, sizeof(split), " over tp=%d,cp=%d", lf_split_n_ranks(s), lf_split_n_cp(s));
-    snprintf(about, sizeof(about), "%.600s, %s%s, KV in %s, %s", rt->dir.path, rt->plan.device, split,
+    snprintf(about, sizeof(about), "%.500s, %s%s, KV in %s, %s", rt->dir.path, rt->plan.device, split,
              lf_dtype_name(kv_dtype(rt)), program);
     struct lf_disk_store_opts opts = {.dir = rt->config->cache_dir,
                                       .about = about,
