@@ -192,7 +192,9 @@ enum lf_status lf_runtime_split(struct lf_runtime *rt, int n_ranks, struct lf_er
     LF_TRY(lf_opts_check_ranks(rt->config, n_ranks, false, err));
     rt->hp.split = (struct lf_split){.n_ranks = n_ranks, .rows_least = rt->hp.split.rows_least};
     rt->dev_opts.n_ranks = n_ranks;
-    return find_block_bytes(rt, err);
+    LF_TRY(find_block_bytes(rt, err));
+    LF_TRY(lf_below_check_disk(rt, err)); /* of so many ranks blocks may be larger */
+    return lf_below_check_memory(rt, err);
 }
 
 enum lf_status lf_runtime_reopen(struct lf_runtime *rt, struct lf_err *err)
