@@ -1,11 +1,12 @@
 /* The prefix cache: finds blocks whose content is the beginning of a new prompt.
  *
  * Only full blocks are entered. The key of a block is SHA-256 over (key of the block before it, its token ids: 64, or,
- * where it stands for more of a divided context, the 64 numbers of lf_prefix_tier_ids); the chain starts from (model identity, KV dtype, tenant's salt), so no tenant can find, or time, another's documents. On
- * a hit the token ids themselves are compared as well: a collision cannot give a wrong answer.
- * All calls from the engine thread, but for root and key_next: they read nothing that changes, so the thread that
- * submits a request works out its chain of keys; and count, which looks under a lock that is else taken only where a
- * block is entered or forgotten. No allocation after init. */
+ * where it stands for more of a divided context, the 64 numbers of lf_prefix_tier_ids); the chain starts from (model
+ * identity, KV dtype, tenant's salt), so no tenant can find, or time, another's documents. On a hit the token ids
+ * themselves are compared as well: a collision cannot give a wrong answer. All calls from the engine thread, but for
+ * root and key_next: they read nothing that changes, so the thread that submits a request works out its chain of keys;
+ * and count, which looks under a lock that is else taken only where a block is entered or forgotten. No allocation
+ * after init. */
 #ifndef LF_KV_PREFIX_CACHE_H
 #define LF_KV_PREFIX_CACHE_H
 

@@ -66,6 +66,5 @@ enum lf_status lf_below_check_memory(const struct lf_runtime *rt, struct lf_err 
                        (unsigned long long)bytes, (unsigned long long)info->host_available_bytes);
     if (lf_below_memory_slots(rt) > 0) return LF_OK;
     return lf_fail(err, LF_LIMIT, "--cache-memory: %llu bytes hold no block of %llu bytes (%d tokens)",
-                   (unsigned long long)bytes, (unsigned long long)lf_below_kind(rt).block_bytes,
-                   block_tokens(rt));
+                   (unsigned long long)bytes, (unsigned long long)lf_below_kind(rt).block_bytes, block_tokens(rt));
 }

@@ -320,8 +320,8 @@ static void print_moved(const char *what, const struct lf_disk_moved *moved, FIL
     struct lf_buf size;
     lf_buf_init(&size, 64);
     print_bytes(&size, moved->bytes);
-    fprintf(out, "%s %" PRIu64 " blocks, %" PRIu64 " tokens, %s", what, moved->n_blocks,
-            moved->n_tokens, lf_buf_view(&size).ptr);
+    fprintf(out, "%s %" PRIu64 " blocks, %" PRIu64 " tokens, %s", what, moved->n_blocks, moved->n_tokens,
+            lf_buf_view(&size).ptr);
     if (moved->n_there > 0) fprintf(out, ", %" PRIu64 " of them were there", moved->n_there);
     if (moved->n_gone > 0) fprintf(out, ", %" PRIu64 " others made room", moved->n_gone);
     if (moved->n_broken > 0) fprintf(out, ", %" PRIu64 " broken ones left out", moved->n_broken);
