@@ -3,14 +3,21 @@ restarts, pins and documents of one rank, over splits, and what only several can
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
+import tempfile
+import threading
 import unittest
 
 import harness
+import kept_answers
 import test_kept_documents
 import test_pinned_documents
+import test_rank_faults as faults
 import test_restarts
+import test_states
+import test_windows
 
 
 def split(parallel, n):
@@ -32,7 +39,7 @@ class OverBoth(test_restarts.Restarts):
     SPLIT, BLOCK = BOTH, 128
 
     def setUp(self):
-        if self._testMethodName.startswith("test_the_load_test"):
+        if harness.SLOW > 1 or self._testMethodName.startswith("test_the_load_test"):
             self.skipTest("as over contexts")
         super().setUp()
 
@@ -90,7 +97,7 @@ class Parts(test_restarts.Restarts):
 
     def serve(self, *options):
         server = harness.Program("--ctx", "4096", "--kv-tokens", "8K", "--cache-dir", self.dir, "--cache-disk", "64M", *options)
-        self.addCleanup(server.stop, harness.signal.SIGKILL)
+        self.addCleanup(server.stop, signal.SIGKILL)
         return server
 
     def n_found(self, *options):
@@ -178,9 +185,80 @@ class Parts(test_restarts.Restarts):
             self.assertFalse(os.path.exists(self.dir))
 
 
+class Groups(kept_answers.KeptAnswers, unittest.TestCase):
+    """Models of whose layers most have states or windows: snapshots and blocks of all groups, of all ranks."""
+
+    LENGTHS = (40, 1000, 3000)
+
+    def start(self, model, *more):
+        server = harness.Program("--model", model, "--load", "dummy", "--seed", "7", "--ctx", "4096", *more)
+        self.addCleanup(server.stop, signal.SIGKILL)
+        return server
+
+    def check_model(self, config, folder):
+        model = os.path.join(folder, "model")
+        kept_answers.with_texts(model, config)
+        for i, options in enumerate((TP, CP, BOTH)):
+            server = self.start(model, "--prefix-cache", "off", *options)
+            self.learn(server)
+            self.assertEqual(server.stop(), 0)
+            more = ("--cache-dir", os.path.join(folder, f"cache{i}"), "--cache-disk", "200M", "--kv-tokens", "16K", *options)
+            server = self.start(model, *more)
+            for k in range(len(self.LENGTHS)):
+                self.assertEqual(self.check(server, k), 0)
+            self.assertEqual(server.stop(), 0)
+            server = self.start(model, *more)
+            block = server.get("/v1/capacity").json["blocks"]["tokens"]
+            for k, length in enumerate(self.LENGTHS):
+                self.assertEqual(self.check(server, k), (length - 1) // block * block, options)
+                self.check(server, k, 1)
+            self.assertGreater(server.metric("disk_blocks_loaded_total"), 0)
+            self.assertEqual(server.metric("disk_blocks_broken_total"), 0)
+            self.assertEqual(server.stop(), 0)
+
+    def test_states_of_all_ranks_come_back(self):
+        with tempfile.TemporaryDirectory(prefix="lf_rank_states_") as folder:
+            self.check_model(test_states.CONFIG, folder)
+
+    def test_windows_of_all_ranks_come_back(self):
+        with tempfile.TemporaryDirectory(prefix="lf_rank_windows_") as folder:
+            self.check_model(test_windows.config(True), folder)
+
+
+@unittest.skipIf(harness.SLOW > 1, "a rank that stands still has a sanitizer's tests of its own")
+class Stopped(test_restarts.Restarts):
+    SPLIT = TP
+
+    def test_a_rank_that_stands_still_leaves_what_was_kept(self):
+        server = self.start()
+        self.check(server, 0)
+        self.wait_until_kept(server, self.least)
+        asked = threading.Thread(target=self.ask_until_gone, args=(server, 1))
+        asked.start()  # its blocks are on their way
+        tid = faults.stop_thread(server.process.pid, "lf-rank1")
+        if tid is None:
+            server.stop(signal.SIGKILL)
+            asked.join()
+            self.skipTest("this system does not let a process stop its child's thread")
+        again = threading.Thread(target=self.ask_until_gone, args=(server, 2))
+        again.start()
+        watcher = faults.Watcher(tid)
+        watcher.join(60)
+        self.assertEqual(server.stop(sig=None, timeout=60), 1)
+        self.assertTrue(watcher.is_in_time(10), watcher.ended_s)
+        for thread in (asked, again):
+            thread.join()
+        server = self.start()
+        self.check(server, 0, least=self.least * self.BLOCK)
+        for seed in (1, 2):
+            self.check(server, seed)
+        self.assertEqual(server.metric("disk_blocks_broken_total"), 0)
+
+
 for name in dir(test_restarts.Restarts):  # those are OverHeads'
     if name.startswith("test_"):
         setattr(Parts, name, None)
+        setattr(Stopped, name, None)
 
 if __name__ == "__main__":
     unittest.main()
