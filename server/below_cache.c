@@ -1,5 +1,7 @@
 #include "server/below_cache.h"
 
+#include "core/log.h"
+#include "kv/tiers/disk_walk.h"
 #include "kv/tiers/memory_tier.h"
 #include "server/options.h"
 
@@ -67,4 +69,13 @@ enum lf_status lf_below_check_memory(const struct lf_runtime *rt, struct lf_err 
     if (lf_below_memory_slots(rt) > 0) return LF_OK;
     return lf_fail(err, LF_LIMIT, "--cache-memory: %llu bytes hold no block of %llu bytes (%d tokens)",
                    (unsigned long long)bytes, (unsigned long long)lf_below_kind(rt).block_bytes, block_tokens(rt));
+}
+
+void lf_below_say_not_used(const struct lf_runtime *rt)
+{
+    char about[LF_DISK_ABOUT_BYTES];
+    lf_disk_about(about, rt->config->cache_dir, rt->disk.other);
+    LF_INFO("--cache-dir %s has no blocks of this model, split, device and program yet; those of others are not used: "
+            "%s",
+            rt->config->cache_dir, about);
 }

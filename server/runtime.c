@@ -14,7 +14,6 @@
 #include "core/log.h"
 #include "device/comm.h"
 #include "kv/tiers/disk_speed.h"
-#include "kv/tiers/disk_walk.h"
 #include "model/layer_kinds.h"
 #include "model/rope_config.h"
 #include "server/below_cache.h"
@@ -121,15 +120,6 @@ static enum lf_status find_block_bytes(struct lf_runtime *rt, struct lf_err *err
     return LF_OK;
 }
 
-static void say_not_used(const struct lf_runtime *rt)
-{
-    char about[LF_DISK_ABOUT_BYTES];
-    lf_disk_about(about, rt->config->cache_dir, rt->disk.other);
-    LF_INFO("--cache-dir %s has no blocks of this model, split, device and program yet; those of others are not used: "
-            "%s",
-            rt->config->cache_dir, about);
-}
-
 /* With the identity of the model that was read. */
 static enum lf_status open_disk(struct lf_runtime *rt, const char *program, const uint8_t *identity, struct lf_err *err)
 {
@@ -148,7 +138,7 @@ static enum lf_status open_disk(struct lf_runtime *rt, const char *program, cons
                                       .kinds = &kind,
                                       .n_kinds = 1};
     LF_TRY(lf_disk_store_open(&rt->disk, &opts, err));
-    if (rt->disk.is_new && rt->disk.other[0]) say_not_used(rt);
+    if (rt->disk.is_new && rt->disk.other[0]) lf_below_say_not_used(rt);
     return LF_OK;
 }
 
