@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "core/check.h"
+#include "core/le.h"
 #include "core/limits.h"
 
 enum { COUNT_N = 32 };
@@ -113,9 +114,37 @@ void lf_prefix_cache_root(const struct lf_prefix_cache *cache, const void *salt,
     lf_sha256_final(&sha, out->bytes);
 }
 
+/* Where -n stands. */
+enum { TIER_N = LF_SHA256_BYTES / sizeof(int32_t) };
+
+void lf_prefix_tier_ids(const int32_t *ids, int n, int32_t out[LF_KV_BLOCK_TOKENS])
+{
+    uint8_t sha[LF_SHA256_BYTES];
+    if (n <= LF_KV_BLOCK_TOKENS) {
+        LF_ASSERT(n == LF_KV_BLOCK_TOKENS);
+        memcpy(out, ids, (size_t)n * sizeof(*ids));
+        return;
+    }
+    memset(out, 0, LF_KV_BLOCK_TOKENS * sizeof(*out));
+    lf_sha256(ids, (size_t)n * sizeof(*ids), sha);
+    for (int i = 0; i < TIER_N; i++) out[i] = (int32_t)(uint32_t)lf_get_le(sha + 4 * i, 4);
+    out[TIER_N] = -n;
+}
+
+int lf_prefix_tier_tokens(const int32_t tier_ids[LF_KV_BLOCK_TOKENS])
+{
+    return tier_ids[TIER_N] < 0 ? -tier_ids[TIER_N] : LF_KV_BLOCK_TOKENS;
+}
+
 void lf_prefix_key_next(const struct lf_prefix_key *prev, const int32_t *ids, int n, struct lf_prefix_key *out)
 {
     struct lf_sha256 sha;
+    int32_t tier_ids[LF_KV_BLOCK_TOKENS];
+    if (n > LF_KV_BLOCK_TOKENS) {
+        lf_prefix_tier_ids(ids, n, tier_ids);
+        ids = tier_ids;
+        n = LF_KV_BLOCK_TOKENS;
+    }
     lf_sha256_init(&sha);
     lf_sha256_update(&sha, prev->bytes, sizeof(prev->bytes));
     lf_sha256_update(&sha, ids, (size_t)n * sizeof(*ids));

@@ -1,12 +1,12 @@
 /* The prefix cache: finds blocks whose content is the beginning of a new prompt.
  *
- * Only full blocks are entered. The key of a block is SHA-256 over (key of the block before it, its token ids: 64,
- * or as many for each stripe of a context); the
- * chain starts from (model identity, KV dtype, tenant's salt), so no tenant can find, or time, another's documents. On
- * a hit the token ids themselves are compared as well: a collision cannot give a wrong answer.
- * All calls from the engine thread, but for root and key_next: they read nothing that changes, so the thread that
- * submits a request works out its chain of keys; and count, which looks under a lock that is else taken only where a
- * block is entered or forgotten. No allocation after init. */
+ * Only full blocks are entered. The key of a block is SHA-256 over (key of the block before it, its token ids: 64, or,
+ * where it stands for more of a divided context, the 64 numbers of lf_prefix_tier_ids); the chain starts from (model
+ * identity, KV dtype, tenant's salt), so no tenant can find, or time, another's documents. On a hit the token ids
+ * themselves are compared as well: a collision cannot give a wrong answer. All calls from the engine thread, but for
+ * root and key_next: they read nothing that changes, so the thread that submits a request works out its chain of keys;
+ * and count, which looks under a lock that is else taken only where a block is entered or forgotten. No allocation
+ * after init. */
 #ifndef LF_KV_PREFIX_CACHE_H
 #define LF_KV_PREFIX_CACHE_H
 
@@ -36,6 +36,12 @@ uint64_t lf_prefix_cache_host_bytes(int n_blocks, int block_tokens);
 /* The start of a chain under a tenant's salt (any bytes, may be empty). */
 void lf_prefix_cache_root(const struct lf_prefix_cache *cache, const void *salt, size_t salt_bytes,
                           struct lf_prefix_key *out);
+/* The numbers by which tiers know a block's n ids, all of its tokens, n a multiple of 64: the ids, if they are 64; else
+ * SHA-256 of them as 8 little-endian integers, -n, which no id is, and zeros. So a record of a tier is as long for
+ * each split of a context. */
+void lf_prefix_tier_ids(const int32_t *ids, int n, int32_t out[LF_KV_BLOCK_TOKENS]);
+/* How many ids such numbers are of. */
+int lf_prefix_tier_tokens(const int32_t tier_ids[LF_KV_BLOCK_TOKENS]);
 /* The key of the block with these n ids, all of its tokens, behind prev. */
 void lf_prefix_key_next(const struct lf_prefix_key *prev, const int32_t *ids, int n, struct lf_prefix_key *out);
 

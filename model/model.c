@@ -33,6 +33,7 @@ struct lf_model {
     size_t message_words;
     int64_t told_ns;         /* when rank 0 last told something */
     bool tied;               /* slots that share bytes do (weights.h) */
+    bool ends_together;      /* of several ranks, each step */
     int n_out[LF_FETCHES_N]; /* of launch i: n_out[i % LF_FETCHES_N] */
     uint8_t identity[LF_SHA256_BYTES];
 };
@@ -223,8 +224,9 @@ enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const
     model->x.dev = dev;
     model->x.hp = &model->hp;
     model->x.comm = opts->comm;
+    model->ends_together = opts->comm && opts->ends_together;
     LF_ASSERT(lf_split_world(&hp->split) == (opts->comm ? lf_comm_n_ranks(opts->comm) : 1));
-    LF_ASSERT(!opts->comm || (lf_comm_rank(opts->comm) == lf_split_world_rank(&hp->split) && !opts->hash_weights));
+    LF_ASSERT(!opts->comm || lf_comm_rank(opts->comm) == lf_split_world_rank(&hp->split));
     if (opts->comm) LF_TRY_GOTO(connect(&model->x, &hp->split, err), done);
     LF_TRY_GOTO(copy_hparams(&model->hp, hp, err), done);
     LF_TRY_GOTO(lf_programs_make(&model->x.programs, &model->hp, lf_device_ops(dev), opts->plan->no_fusion, err), done);
@@ -316,6 +318,14 @@ static void share_ids(struct lf_model *model, int n_out)
     if (model->x.comm && n_out > 0) lf_sample_device_share(&model->sampler, model->x.comm, n_out);
 }
 
+/* Behind a step's last kernel. Of one with ids to share that is where all have come together; else its last collective
+ * may be before what a rank writes last: where no row is wanted of the last layer, or where that keeps a state. */
+static void end_together(struct lf_model *model, int n_out)
+{
+    bool shares = model->x.sampled && n_out > 0;
+    if (model->ends_together && !shares) lf_comm_barrier(model->x.comm);
+}
+
 /* What the last step has left is worth something: no rank has failed. */
 static enum lf_status check_comm(const struct lf_model *model, struct lf_err *err)
 {
@@ -346,6 +356,7 @@ enum lf_status lf_model_follow(struct lf_model *model, struct lf_kv_cache *kv, s
         lf_batch_unpack(&batch, model->message_seqs, model->message, bytes / word_bytes, &model->x.limits,
                         &model->x.kinds.layout, kv->view.n_blocks);
         lf_executor_run(&model->x, kv, &batch, n_out);
+        end_together(model, batch.n_out);
         n_out = model->x.sampled ? batch.n_out : 0;
         share_ids(model, n_out);
         LF_TRY(check_comm(model, err));
@@ -361,6 +372,7 @@ enum lf_status lf_model_launch(struct lf_model *model, struct lf_kv_cache *kv, c
     LF_ASSERT(model->n_launched - model->n_waited <= (uint64_t)lf_model_n_async_steps(model));
     tell(model, batch);
     lf_executor_run(m, kv, batch, m->sampled ? model->n_out[before] : 0);
+    end_together(model, batch->n_out);
     model->n_out[slot] = batch->n_out;
     model->n_launched++;
     model->samples_later = true;

@@ -25,7 +25,11 @@ struct lf_model_opts {
     const struct lf_plan *plan; /* sizes of the workspace; copied */
     struct lf_comm *comm;       /* of several ranks, of which hp->split says which this is; borrowed. NULL: one */
     const char *program;        /* what computes: version, commit and so on; for the identity. NULL: "" */
-    bool hash_weights;          /* the identity holds the bytes of the weights, not only their shapes; of one rank */
+    bool hash_weights;          /* the identity holds the bytes of the weights, not only their shapes; of several ranks
+                                   those of this one's part */
+    bool ends_together;         /* of several ranks: of a step that rank 0 has read all ranks have ended their part, so
+                                   their caches may be copied beside the queues; costs a barrier where no other
+                                   collective is a step's last */
     /* Loading progress, bytes done of total; may be NULL. */
     void (*progress)(void *ctx, uint64_t done, uint64_t total);
     void *progress_ctx;

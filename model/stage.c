@@ -132,6 +132,7 @@ static enum lf_status read_columns(struct lf_stage *s, const struct lf_part *p, 
         LF_TRY(
             lf_tensor_read(&s->files, p->tensor, elem * elem_bytes, row_bytes, s->rows + (size_t)i * row_bytes, err));
     }
+    if (s->hashes) lf_hash_rows(&s->sha, lf_device_threads(s->dev), s->rows, n, row_bytes);
     return LF_OK;
 }
 

@@ -1,5 +1,7 @@
 #include "server/below_cache.h"
 
+#include "core/log.h"
+#include "kv/tiers/disk_walk.h"
 #include "kv/tiers/memory_tier.h"
 #include "server/options.h"
 
@@ -8,10 +10,16 @@ uint64_t lf_below_disk_bytes(const struct lf_config *c)
     return c->cache_disk ? c->cache_disk : LF_CACHE_DISK_BYTES;
 }
 
-/* All blocks are equally large, whichever layers they hold: one kind. */
+/* All blocks are equally large, whichever layers they hold: one kind. Each is what all ranks have of it. */
 struct lf_disk_kind lf_below_kind(const struct lf_runtime *rt)
 {
-    return (struct lf_disk_kind){.name = "full", .block_bytes = rt->kv_block_bytes, .share = 1};
+    uint64_t n_ranks = (uint64_t)lf_split_world(&rt->hp.split);
+    return (struct lf_disk_kind){.name = "full", .block_bytes = n_ranks * rt->kv_block_bytes, .share = 1};
+}
+
+static int block_tokens(const struct lf_runtime *rt)
+{
+    return lf_kv_block_tokens(lf_split_n_cp(&rt->hp.split));
 }
 
 uint32_t lf_below_disk_slots(const struct lf_runtime *rt)
@@ -25,8 +33,8 @@ uint32_t lf_below_disk_slots(const struct lf_runtime *rt)
  */
 uint64_t lf_below_tokens(const struct lf_runtime *rt, uint64_t n_blocks)
 {
-    enum { EVERY_BLOCKS = LF_KV_MARK_TOKENS / LF_KV_BLOCK_TOKENS };
-    return n_blocks * EVERY_BLOCKS / (uint64_t)(EVERY_BLOCKS + rt->slot_blocks) * LF_KV_BLOCK_TOKENS;
+    uint64_t tokens = (uint64_t)block_tokens(rt), every = LF_KV_MARK_TOKENS / tokens;
+    return n_blocks * every / (every + (uint64_t)rt->slot_blocks) * tokens;
 }
 
 enum lf_status lf_below_check_disk(const struct lf_runtime *rt, struct lf_err *err)
@@ -38,7 +46,7 @@ enum lf_status lf_below_check_disk(const struct lf_runtime *rt, struct lf_err *e
     if (lf_below_disk_slots(rt) > 0) return LF_OK;
     return lf_fail(err, LF_LIMIT, "--cache-disk: %llu bytes hold no block of %llu bytes (%d tokens) and its record",
                    (unsigned long long)lf_below_disk_bytes(c), (unsigned long long)lf_below_kind(rt).block_bytes,
-                   (int)LF_KV_BLOCK_TOKENS);
+                   block_tokens(rt));
 }
 
 uint64_t lf_below_memory_slots(const struct lf_runtime *rt)
@@ -60,6 +68,14 @@ enum lf_status lf_below_check_memory(const struct lf_runtime *rt, struct lf_err 
                        (unsigned long long)bytes, (unsigned long long)info->host_available_bytes);
     if (lf_below_memory_slots(rt) > 0) return LF_OK;
     return lf_fail(err, LF_LIMIT, "--cache-memory: %llu bytes hold no block of %llu bytes (%d tokens)",
-                   (unsigned long long)bytes, (unsigned long long)lf_below_kind(rt).block_bytes,
-                   (int)LF_KV_BLOCK_TOKENS);
+                   (unsigned long long)bytes, (unsigned long long)lf_below_kind(rt).block_bytes, block_tokens(rt));
+}
+
+void lf_below_say_not_used(const struct lf_runtime *rt)
+{
+    char about[LF_DISK_ABOUT_BYTES];
+    lf_disk_about(about, rt->config->cache_dir, rt->disk.other);
+    LF_INFO("--cache-dir %s has no blocks of this model, split, device and program yet; those of others are not used: "
+            "%s",
+            rt->config->cache_dir, about);
 }

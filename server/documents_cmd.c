@@ -61,8 +61,7 @@ static void print_text(const struct job *job, const struct lf_disk_found *f, str
         lf_buf_cstr(out, "  no blocks\n");
         return;
     }
-    lf_buf_printf(out, "  %s: %u blocks, %" PRIu64 " tokens, ", f->kind, f->n_listed,
-                  (uint64_t)f->n_listed * LF_KV_BLOCK_TOKENS);
+    lf_buf_printf(out, "  %s: %u blocks, %" PRIu64 " tokens, ", f->kind, f->n_listed, f->n_tokens);
     print_bytes(out, f->disk_bytes);
     lf_buf_cstr(out, " on disk, written ");
     print_time(out, f->written_s);
@@ -76,7 +75,7 @@ static void print_json(const struct job *job, const struct lf_disk_found *f, str
     lf_buf_printf(out, "%s{\"identity\":\"%s\",\"about\":", job->n_found ? ",\n " : "", f->identity);
     lf_json_write_string(out, lf_str_c(f->about));
     lf_buf_printf(out, ",\"kind\":\"%s\",\"slots\":%u,\"blocks\":%u,\"tokens\":%" PRIu64, f->kind, f->n_slots,
-                  f->n_listed, (uint64_t)f->n_listed * LF_KV_BLOCK_TOKENS);
+                  f->n_listed, f->n_tokens);
     lf_buf_printf(out, ",\"bad_records\":%u,\"bytes_on_disk\":%" PRIu64 ",\"written\":%" PRId64, f->n_bad_records,
                   f->disk_bytes, f->written_s);
     if (job->verifies) lf_buf_printf(out, ",\"whole\":%u,\"broken\":%u", f->n_listed - f->n_broken, f->n_broken);
@@ -321,8 +320,8 @@ static void print_moved(const char *what, const struct lf_disk_moved *moved, FIL
     struct lf_buf size;
     lf_buf_init(&size, 64);
     print_bytes(&size, moved->bytes);
-    fprintf(out, "%s %" PRIu64 " blocks, %" PRIu64 " tokens, %s", what, moved->n_blocks,
-            moved->n_blocks * LF_KV_BLOCK_TOKENS, lf_buf_view(&size).ptr);
+    fprintf(out, "%s %" PRIu64 " blocks, %" PRIu64 " tokens, %s", what, moved->n_blocks, moved->n_tokens,
+            lf_buf_view(&size).ptr);
     if (moved->n_there > 0) fprintf(out, ", %" PRIu64 " of them were there", moved->n_there);
     if (moved->n_gone > 0) fprintf(out, ", %" PRIu64 " others made room", moved->n_gone);
     if (moved->n_broken > 0) fprintf(out, ", %" PRIu64 " broken ones left out", moved->n_broken);

@@ -253,7 +253,8 @@ static const struct lf_option rows[] = {
      .help = "keep documents and blocks of the prefix cache in this directory, over restarts",
      .detail =
          "One process uses it at a time; it is made where it is not there. What is kept is found again by the same "
-         "program with the same model, --kv-dtype, instruction set or GPU, and by nothing else: for that the bytes "
+         "program with the same model, --parallel, --kv-dtype, instruction set or GPU, and by nothing else: for that "
+         "the bytes "
          "of all weights are hashed while they are read. Names and texts of /v1/documents are kept there too, for any "
          "model. The files hold what the documents have become, as their owner alone may read.",
      .commands = MODELS,
@@ -266,7 +267,8 @@ static const struct lf_option rows[] = {
      .arg = "BYTES",
      .shown = "64G",
      .help = "bytes that the files of --cache-dir may take",
-     .detail = "Of other models and programs too. What is soonest computed again and seldom asked for makes room. The "
+     .detail = "Of other models and programs too, and of all ranks together. What is soonest computed again and seldom "
+               "asked for makes room. The "
                "files grow as blocks are "
                "written; their index is in memory, and part of the plan.",
      .commands = MODELS,
@@ -279,9 +281,8 @@ static const struct lf_option rows[] = {
      .arg = "BYTES",
      .shown = "none",
      .help = "of this machine's memory, for blocks that leave a GPU's cache",
-     .detail = "What is soonest computed again and seldom asked for makes room. It is taken at the start, and pinned "
-               "while the server runs "
-               "already. "
+     .detail = "Of all ranks together. What is soonest computed again and seldom asked for makes room. It is taken at "
+               "the start, and pinned while the server runs already. "
                "On a CPU the cache is in this memory itself: --memory is its size there.",
      .commands = SERVE | PLAN,
      .group = LF_GROUP_MEMORY},
@@ -393,10 +394,10 @@ static const struct lf_option rows[] = {
          "each has and computes whole, on CPUs alone yet. Ranks of CPUs share one memory: no context gets longer "
          "there, and each step that decodes reads all weights N times. With both there are N times M "
          "ranks. Answers are the same whatever else is served, as far as they are with one rank, and may differ in "
-         "their last bits between one split and another. Which models can be divided is in docs/models.md; not yet "
-         "with --cache-dir or --cache-memory. auto takes, of those that fit, the longest context, and then what "
-         "answers a "
-         "request of that length soonest by what is known of the GPUs, its first token and 512 behind it; on a CPU it "
+         "their last bits between one split and another. Which models can be divided is in docs/models.md; with "
+         "--cache-dir and --cache-memory where ranks are threads. auto takes, of those that fit, the longest context, "
+         "and then what answers a request of that length soonest by what is known of the GPUs, its first token and 512 "
+         "behind it; on a CPU it "
          "is one rank. `plan` says what each would give.",
      .commands = MODELS,
      .group = LF_GROUP_DEVICE},

@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "core/hash.h"
 #include "core/log.h"
 #include "server/commands.h"
 #include "server/device_choice.h"
@@ -27,7 +28,7 @@ struct rank {
     struct lf_hparams hp;
     struct lf_device *dev;
     struct lf_model *model;
-    struct lf_kv_cache kv;
+    struct lf_kv_cache kv; /* once it has loaded, its blocks may be copied by others */
 };
 
 struct lf_ranks {
@@ -39,8 +40,9 @@ struct lf_ranks {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int n_loaded; /* under the lock */
+    int n_read, n_loaded; /* under the lock: that have read their weights, and that have a cache, too */
     bool is_stopping;
+    uint8_t identities[LF_RANKS_N][LF_SHA256_BYTES]; /* of those that have read */
 
     struct rank of[LF_RANKS_N]; /* this one has a comm and nothing else, ranks of other processes have nothing */
 };
@@ -82,6 +84,16 @@ enum lf_status lf_ranks_parse(struct lf_split *out, const char *parallel, struct
 
 /* ---- a rank's thread ---- */
 
+static void report_read(struct rank *r)
+{
+    struct lf_ranks *ranks = r->all;
+    (void)pthread_mutex_lock(&ranks->lock);
+    lf_model_identity(r->model, ranks->identities[r->idx]);
+    ranks->n_read++;
+    (void)pthread_cond_broadcast(&ranks->changed);
+    (void)pthread_mutex_unlock(&ranks->lock);
+}
+
 static enum lf_status load(struct rank *r, struct lf_err *err)
 {
     const struct lf_ranks_opts *o = &r->all->opts;
@@ -98,16 +110,23 @@ static enum lf_status load(struct rank *r, struct lf_err *err)
     kv.stripe = (struct lf_kv_stripe){.idx = split->cp_rank, .n = split->n_cp};
     model.comm = r->comm;
     model.progress = NULL;
-    model.program = NULL; /* its identity is nobody's: blocks are found by rank 0 */
+    model.program = NULL; /* rank 0's identity names it */
     LF_TRY(lf_device_open(&r->dev, &device, err));
     LF_TRY(lf_model_open(&r->model, r->dev, &r->hp, &model, err));
+    report_read(r);
     kv.layout = lf_model_kv_layout(r->model);
     LF_TRY(lf_kv_cache_open(&r->kv, r->dev, &kv, err));
     return lf_model_prepare(r->model, &r->kv, err);
 }
 
+/* Until the process is done with all ranks: the group may have ended before, and blocks of this one's cache be on their
+ * way to a tier. */
 static void unload(struct rank *r)
 {
+    struct lf_ranks *ranks = r->all;
+    (void)pthread_mutex_lock(&ranks->lock);
+    while (!ranks->is_stopping) (void)pthread_cond_wait(&ranks->changed, &ranks->lock);
+    (void)pthread_mutex_unlock(&ranks->lock);
     lf_kv_cache_close(&r->kv);
     lf_model_close(r->model);
     lf_device_close(r->dev);
@@ -307,19 +326,45 @@ enum lf_status lf_ranks_wait(struct lf_ranks *ranks, struct lf_err *err)
     return lf_ranks_check(ranks, err);
 }
 
+static int count_read(struct lf_ranks *ranks)
+{
+    (void)pthread_mutex_lock(&ranks->lock);
+    while (lf_ranks_check(ranks, NULL) == LF_OK && ranks->n_read < ranks->n - 1)
+        (void)pthread_cond_wait(&ranks->changed, &ranks->lock);
+    int n = ranks->n_read;
+    (void)pthread_mutex_unlock(&ranks->lock);
+    return n;
+}
+
+enum lf_status lf_ranks_identity(struct lf_ranks *ranks, uint8_t identity[LF_SHA256_BYTES], struct lf_err *err)
+{
+    struct lf_sha256 sha;
+    LF_ASSERT(!ranks->is_apart);
+    if (count_read(ranks) < ranks->n - 1) return lf_comm_group_check(ranks->group, err);
+    memcpy(ranks->identities[0], identity, LF_SHA256_BYTES);
+    lf_sha256_init(&sha);
+    lf_sha256_update(&sha, ranks->identities, (size_t)ranks->n * LF_SHA256_BYTES);
+    lf_sha256_final(&sha, identity);
+    return LF_OK;
+}
+
+void lf_ranks_add_parts(struct lf_ranks *ranks, struct lf_kv_parts *parts)
+{
+    LF_ASSERT(!ranks->is_apart && parts->n == 1);
+    for (int i = 1; i < ranks->n; i++) parts->of[parts->n++] = &ranks->of[i].kv;
+}
+
 void lf_ranks_fail(struct lf_ranks *ranks, const struct lf_err *why)
 {
     lf_comm_group_abort(ranks->group, why->status, why->message);
 }
 
-static void join_watcher(struct lf_ranks *ranks)
+static void tell_to_stop(struct lf_ranks *ranks)
 {
-    if (!ranks->is_watched) return;
     (void)pthread_mutex_lock(&ranks->lock);
     ranks->is_stopping = true;
     (void)pthread_cond_broadcast(&ranks->changed);
     (void)pthread_mutex_unlock(&ranks->lock);
-    (void)pthread_join(ranks->watcher, NULL);
 }
 
 static void join_all(struct lf_ranks *ranks)
@@ -327,9 +372,10 @@ static void join_all(struct lf_ranks *ranks)
     bool is_lost = all_have_loaded(ranks) && lf_ranks_check(ranks, NULL) != LF_OK;
     lf_comm_group_abort(ranks->group, LF_SHUTDOWN, "the ranks are stopped");
     (void)alarm(is_lost ? LF_RANKS_GRACE_S : LF_RANKS_STOP_S);
+    tell_to_stop(ranks);
     for (int i = 1; i < ranks->n; i++)
         if (ranks->of[i].is_started) (void)pthread_join(ranks->of[i].thread, NULL);
-    join_watcher(ranks);
+    if (ranks->is_watched) (void)pthread_join(ranks->watcher, NULL);
     if (!is_lost) (void)alarm(0); /* else rank 0's device may be lost as well */
 }
 

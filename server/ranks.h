@@ -17,7 +17,7 @@
 
 #include "device/comm.h"
 #include "device/device.h"
-#include "kv/kv_cache.h"
+#include "kv/kv_parts.h"
 #include "model/model.h"
 
 /* How long a rank waits for another one; how much longer the process is there then, at most; and how long ranks that
@@ -44,8 +44,15 @@ LF_MUST_CHECK enum lf_status lf_ranks_start(struct lf_ranks **out, const struct 
                                             struct lf_err *err);
 /* This rank's end, for its model, which does not use it any more when it is closed; it lives until stop. */
 struct lf_comm *lf_ranks_comm(struct lf_ranks *ranks);
+/* Makes of rank 0's identity, which its model has, that of all: a cache of the parts of all ranks depends on what each
+ * has read. Of ranks that are threads: waits until they have read it, or one says why it has not. */
+LF_MUST_CHECK enum lf_status lf_ranks_identity(struct lf_ranks *ranks, uint8_t identity[LF_SHA256_BYTES],
+                                               struct lf_err *err);
 /* Until all have loaded, or one says why it has not. */
 LF_MUST_CHECK enum lf_status lf_ranks_wait(struct lf_ranks *ranks, struct lf_err *err);
+/* The caches of the others, behind rank 0's, which is in *parts: of ranks that are threads, once all have loaded. They
+ * are there until stop, however the group ends. */
+void lf_ranks_add_parts(struct lf_ranks *ranks, struct lf_kv_parts *parts);
 /* Ends the group: with what this rank has failed with. */
 void lf_ranks_fail(struct lf_ranks *ranks, const struct lf_err *why);
 /* LF_OK, or why the group has failed: with the status of the rank that did. Any thread. */

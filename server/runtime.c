@@ -123,10 +123,13 @@ static enum lf_status find_block_bytes(struct lf_runtime *rt, struct lf_err *err
 /* With the identity of the model that was read. */
 static enum lf_status open_disk(struct lf_runtime *rt, const char *program, const uint8_t *identity, struct lf_err *err)
 {
-    char about[1024];
+    char about[1024], split[64] = "";
     struct lf_disk_kind kind = lf_below_kind(rt);
+    const struct lf_split *s = &rt->hp.split;
     if (!rt->config->cache_dir) return LF_OK;
-    snprintf(about, sizeof(about), "%.600s, %s, KV in %s, %s", rt->dir.path, rt->plan.device,
+    if (lf_split_world(s) > 1)
+        snprintf(split, sizeof(split), " over tp=%d,cp=%d", lf_split_n_ranks(s), lf_split_n_cp(s));
+    snprintf(about, sizeof(about), "%.500s, %s%s, KV in %s, %s", rt->dir.path, rt->plan.device, split,
              lf_dtype_name(kv_dtype(rt)), program);
     struct lf_disk_store_opts opts = {.dir = rt->config->cache_dir,
                                       .about = about,
@@ -134,7 +137,9 @@ static enum lf_status open_disk(struct lf_runtime *rt, const char *program, cons
                                       .budget_bytes = lf_below_disk_bytes(rt->config),
                                       .kinds = &kind,
                                       .n_kinds = 1};
-    return lf_disk_store_open(&rt->disk, &opts, err);
+    LF_TRY(lf_disk_store_open(&rt->disk, &opts, err));
+    if (rt->disk.is_new && rt->disk.other[0]) lf_below_say_not_used(rt);
+    return LF_OK;
 }
 
 /* ---- open ---- */
@@ -159,7 +164,7 @@ static enum lf_status read_ranks(struct lf_runtime *rt, struct lf_err *err)
     bool is_apart = rt->rank != LF_RANK_THREADS;
     rt->dev_opts.n_ranks = is_apart ? 1 : lf_split_world(&rt->hp.split);
     rt->dev_opts.asks_others = rt->is_auto_split || rt->dev_opts.n_ranks > 1;
-    return lf_opts_check_ranks(c, lf_split_world(&rt->hp.split), err);
+    return lf_opts_check_ranks(c, lf_split_world(&rt->hp.split), is_apart, err);
 }
 
 static enum lf_status open_device(struct lf_runtime *rt, struct lf_err *err)
@@ -174,10 +179,12 @@ static enum lf_status open_device(struct lf_runtime *rt, struct lf_err *err)
 
 enum lf_status lf_runtime_split(struct lf_runtime *rt, int n_ranks, int n_cp, struct lf_err *err)
 {
-    LF_TRY(lf_opts_check_ranks(rt->config, n_ranks * n_cp, err));
+    LF_TRY(lf_opts_check_ranks(rt->config, n_ranks * n_cp, false, err));
     rt->hp.split = (struct lf_split){.n_ranks = n_ranks, .n_cp = n_cp, .rows_least = rt->hp.split.rows_least};
     rt->dev_opts.n_ranks = n_ranks * n_cp;
-    return find_block_bytes(rt, err);
+    LF_TRY(find_block_bytes(rt, err));
+    LF_TRY(lf_below_check_disk(rt, err)); /* of so many ranks blocks may be larger */
+    return lf_below_check_memory(rt, err);
 }
 
 enum lf_status lf_runtime_reopen(struct lf_runtime *rt, struct lf_err *err)
@@ -360,6 +367,11 @@ static int n_rows(const struct lf_config *c)
     return is_narrow && c->speculate != LF_SPECULATION_OFF ? LF_SPECULATION_N + 1 : 0;
 }
 
+static bool keeps_below(const struct lf_runtime *rt)
+{
+    return rt->config->cache_dir || rt->config->cache_memory > 0;
+}
+
 /* What the configuration says, with that much --memory, of which texts get a share. */
 static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memory, bool serves)
 {
@@ -434,7 +446,8 @@ struct lf_model_opts lf_runtime_model_opts(const struct lf_runtime *rt)
                                   .quantize = codes[c->quantize],
                                   .dummy_seed = c->seed,
                                   .plan = &rt->plan,
-                                  .hash_weights = c->cache_dir != NULL};
+                                  .hash_weights = c->cache_dir != NULL,
+                                  .ends_together = keeps_below(rt)};
 }
 
 enum lf_status lf_runtime_plan(struct lf_runtime *rt, bool serves, struct lf_err *err)
@@ -613,6 +626,7 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
     LF_TRY(lf_model_open(&rt->model, rt->dev, &rt->hp, &model_opts, err));
     uint8_t identity[32];
     lf_model_identity(rt->model, identity);
+    if (rt->ranks && keeps_below(rt)) LF_TRY(lf_ranks_identity(rt->ranks, identity, err));
     /* before the cache is allocated: what the index takes while it is read lies below the memory of the whole */
     LF_TRY(open_disk(rt, program, identity, err));
     struct lf_kv_cache_opts kv = kv_opts(rt);
@@ -645,6 +659,9 @@ enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err)
         .n_eos = rt->hp.n_eos,
     };
     struct lf_engine_opts opts = engine_opts(rt);
+    struct lf_kv_parts parts = {.of = {&rt->kv}, .n = 1};
+    if (rt->ranks && keeps_below(rt)) lf_ranks_add_parts(rt->ranks, &parts);
+    opts.parts = &parts;
     opts.disk = rt->disk.tables[0];
     if (opts.disk) (void)lf_disk_speed_read(opts.speed.ns, LF_ENGINE_SPEED_N, rt->config->cache_dir, rt->disk.identity);
     LF_TRY(lf_engine_create(&rt->engine, &backend, &rt->kv, &opts, err));

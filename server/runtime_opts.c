@@ -20,15 +20,15 @@ enum lf_status lf_opts_stretch(struct lf_stretch *out, const struct lf_config *c
     return LF_OK;
 }
 
-/* What several of them do not have yet. */
-enum lf_status lf_opts_check_ranks(const struct lf_config *c, int n_ranks, struct lf_err *err)
+/* What several of them do not have yet. Blocks of ranks that are processes lie in the memory of each: what is kept of
+ * them together would have to come to one. */
+enum lf_status lf_opts_check_ranks(const struct lf_config *c, int n_ranks, bool is_apart, struct lf_err *err)
 {
-    if (n_ranks > 1 && c->cache_dir)
+    if (n_ranks > 1 && is_apart && (c->cache_dir || c->cache_memory))
         return lf_fail(err, LF_UNSUPPORTED,
-                       "--cache-dir is not implemented for several ranks yet: expected one of it and --parallel");
-    if (n_ranks > 1 && c->cache_memory)
-        return lf_fail(err, LF_UNSUPPORTED,
-                       "--cache-memory is not implemented for several ranks yet: expected one of it and --parallel");
+                       "%s is not implemented for ranks that are processes yet: expected --parallel without --rank, "
+                       "which makes them threads of one process",
+                       c->cache_dir ? "--cache-dir" : "--cache-memory");
     if (n_ranks > 1 && c->profile)
         return lf_fail(err, LF_UNSUPPORTED,
                        "--profile is not implemented for several ranks yet: expected --ops, or no --parallel");

@@ -303,7 +303,7 @@ static const fp8_expert_entry *entry_for(const struct lf_expert_gemm_params *p, 
     int64_t n_rows = (int64_t)p->n_tokens * p->k / p->w->n_experts;
     const fp8_expert_entry *few = &entries[FEW_ROWS], *narrow = &entries[NARROW];
     if (p->n_tokens == 1 && most_columns(narrow, p, n_blocks) < most_columns(few, p, n_blocks)) return narrow;
-    return n_rows > (p->x_by_token ? 8 : 1) * TILE_ROWS ? &entries[MANY_ROWS] : few;
+    return n_rows >= (p->x_by_token ? 8 : 1) * TILE_ROWS ? &entries[MANY_ROWS] : few;
 }
 
 /* Two codes as an element of 16 bits. */

@@ -15,7 +15,8 @@
  * or another shape, is another directory. There is a pair of files for each kind (NAME; "full": keys and values of all
  * layers); models whose layers store different things have several.
  *
- * Slot i is the block_bytes from i · slot_bytes on in NAME.data: a block as it lies in the cache, no byte changed.
+ * Slot i is the block_bytes from i · slot_bytes on in NAME.data: a block as it lies in the cache, no byte changed; of
+ * several ranks what each of them has of it, one behind the other (kv/kv_parts.h).
  * slot_bytes is block_bytes rounded up to 4,096, so that slots can be read past the page cache. Record i, 512 bytes
  * from i · 512 on in NAME.index, says what slot i holds. Integers are little-endian:
  *
@@ -24,7 +25,7 @@
  *      16  u64       sequence: counts the writes of the store; of two records of one block the higher one holds
  *      24  32 bytes  the block's key (kv/key_index.h)
  *      56  32 bytes  the key of the block before it
- *      88  64 × i32  its token ids
+ *      88  64 × i32  its token ids; of more than 64 the numbers of lf_prefix_tier_ids (kv/prefix_cache.h)
  *     344  32 bytes  SHA-256 of the slot's block_bytes
  *     376  u64       block_bytes, so that a store can be checked by who does not know the model
  *     384  u64       whose the block is, 0: nobody's in particular (eviction.h)

@@ -153,6 +153,7 @@ static enum lf_status write_block(void *ctx, const struct lf_disk_record *record
     }
     LF_TRY(write_all(e->to, bytes, record->block_bytes, err));
     e->moved.n_blocks++;
+    e->moved.n_tokens += (uint64_t)lf_prefix_tier_tokens(record->ids);
     e->moved.bytes += record->block_bytes;
     return LF_OK;
 }
@@ -245,6 +246,7 @@ static enum lf_status put_batch(struct importer *m, struct lf_err *err)
         blocks[i] = (struct lf_disk_block){r->key, r->prev, r->ids, m->bytes + i * slot_bytes, r->origin, false};
     }
     LF_TRY(lf_disk_table_put(m->table, blocks, m->n, &n_listed, err));
+    for (uint32_t i = 0; i < m->n; i++) m->moved->n_tokens += (uint64_t)lf_prefix_tier_tokens(m->records[i].ids);
     m->moved->n_there += n_there;
     m->moved->n_blocks += m->n;
     m->n = 0;

@@ -35,6 +35,7 @@
 
 struct lf_disk_moved {
     uint64_t n_blocks; /* of the stream: whole ones; import: that are on disk */
+    uint64_t n_tokens; /* that these hold */
     uint64_t n_broken; /* left out */
     uint64_t n_there;  /* import: were in the store already */
     uint64_t n_gone;   /* import: made room for others */

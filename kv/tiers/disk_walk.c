@@ -35,6 +35,7 @@ struct listed { /* a whole record; of several of one key the one with the highes
     struct lf_prefix_key key;
     uint64_t sequence;
     uint32_t slot;
+    int n_tokens;
 };
 
 struct list {
@@ -51,7 +52,8 @@ static bool append(struct list *l, const struct lf_disk_record *r, uint32_t slot
         l->blocks = blocks;
         l->n_max = n_max;
     }
-    l->blocks[l->n++] = (struct listed){.key = r->key, .sequence = r->sequence, .slot = slot};
+    l->blocks[l->n++] = (struct listed){
+        .key = r->key, .sequence = r->sequence, .slot = slot, .n_tokens = lf_prefix_tier_tokens(r->ids)};
     return true;
 }
 
@@ -108,6 +110,7 @@ static enum lf_status read_index(struct list *l, struct lf_disk_found *f, int fd
     free(bytes);
     keep_newest(l);
     f->n_listed = (uint32_t)l->n;
+    for (size_t i = 0; i < l->n; i++) f->n_tokens += (uint64_t)l->blocks[i].n_tokens;
     return status;
 }
 
@@ -269,7 +272,8 @@ void lf_disk_clean_about(char *text)
     }
 }
 
-static void read_about(struct lf_disk_found *f, const char *dir)
+/* dir: the identity's. */
+static void read_about(char out[LF_DISK_ABOUT_BYTES], const char *dir)
 {
     char path[PATH_MAX];
     struct lf_err err;
@@ -279,11 +283,18 @@ static void read_about(struct lf_disk_found *f, const char *dir)
         lf_file_read(&text, path, LF_DISK_ABOUT_BYTES - 1, &err) == LF_OK) {
         struct lf_str s = lf_buf_view(&text);
         size_t n = 0;
-        for (; n < s.len && s.ptr[n] != '\n'; n++) f->about[n] = s.ptr[n] ? s.ptr[n] : '?';
-        f->about[n] = '\0';
-        lf_disk_clean_about(f->about);
+        for (; n < s.len && s.ptr[n] != '\n'; n++) out[n] = s.ptr[n] ? s.ptr[n] : '?';
+        out[n] = '\0';
+        lf_disk_clean_about(out);
     }
     lf_buf_deinit(&text);
+}
+
+void lf_disk_about(char out[LF_DISK_ABOUT_BYTES], const char *dir, const char *identity)
+{
+    char path[PATH_MAX];
+    out[0] = '\0';
+    if (lf_path_join(path, sizeof(path), dir, identity) == LF_OK) read_about(out, path);
 }
 
 struct walk {
@@ -303,7 +314,7 @@ static enum lf_status walk_identity(struct walk *w, const char *identity, struct
     if (!is_dir(path)) return LF_OK;
     LF_TRY(list_dir(&names, &n, path, is_index, err));
     snprintf(none.identity, sizeof(none.identity), "%s", identity);
-    read_about(&none, path);
+    read_about(none.about, path);
     if (n == 0) w->goes_on = w->fn(w->ctx, &none);
     enum lf_status status = LF_OK;
     for (int i = 0; i < n && w->goes_on && status == LF_OK; i++) {

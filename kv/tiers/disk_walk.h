@@ -20,6 +20,7 @@ struct lf_disk_found {
     char about[LF_DISK_ABOUT_BYTES];        /* the first line, cleaned; "": it has none */
     char kind[LF_DISK_KIND_NAME_BYTES + 1]; /* "": the directory is there and holds no blocks */
     uint32_t n_slots, n_listed;
+    uint64_t n_tokens;      /* that the listed blocks hold */
     uint64_t block_bytes;   /* 0: no block is listed */
     uint32_t n_bad_records; /* that are neither empty nor a record */
     uint64_t disk_bytes;    /* that index and data take */
@@ -27,6 +28,8 @@ struct lf_disk_found {
     uint32_t n_broken;      /* of the listed blocks, where they were read: bytes that are not what was written */
 };
 
+/* The first line of what an identity's directory says of itself, cleaned; "": nothing. */
+void lf_disk_about(char out[LF_DISK_ABOUT_BYTES], const char *dir, const char *identity);
 /* Makes question marks of what a terminal would obey, and of bytes of no UTF-8. */
 void lf_disk_clean_about(char *text);
 /* false ends the walk. */

@@ -30,7 +30,7 @@ struct lf_tier_job {
     struct lf_list node; /* the tier's */
     enum lf_tier_way way;
     struct lf_prefix_key key, prev;
-    int32_t ids[LF_KV_BLOCK_TOKENS];
+    int32_t ids[LF_KV_BLOCK_TOKENS]; /* lf_prefix_tier_ids */
     struct lf_prefix_origin
         origin; /* of a block to save; it is pinned from its first moment there, if pinned says so */
     bool pinned;

@@ -21,6 +21,7 @@
 struct lf_engine;
 struct lf_disk_table;
 struct lf_kv_cache;
+struct lf_kv_parts;
 
 /* What an engine has learnt of times, in ns: the terms of its cost model (cost.h), then a block from each tier, memory
  * and disk. All zeros: nothing. */
@@ -30,25 +31,26 @@ struct lf_engine_speed {
 };
 
 struct lf_engine_opts {
-    int ctx;                      /* tokens of prompt + answer, at most */
-    int chunk;                    /* tokens of one step, at most */
-    int max_seqs;                 /* of a step, and running at once but for those of tenants that run nothing else */
-    int max_out;                  /* logits rows of one step */
-    int queue_n;                  /* waiting requests, at most; of one tenant three quarters */
-    int64_t queue_tokens;         /* waiting prompt tokens, at most; of one tenant three quarters. 0: 4 × ctx */
-    int step_ms;                  /* time budget of a step (--step-ms) */
-    int alone_ms;                 /* of a step in which nobody decodes; 0: step_ms */
-    int token_tile;               /* of lf_device_info; 0: 1 */
-    int per_tenant_n;             /* in flight per tenant, where tenants are keys; 0: no limit */
-    struct lf_disk_table *disk;   /* blocks that outlive the cache (tiers.h), borrowed; NULL: none */
-    bool has_disk;                /* there will be such: for the plan, which knows no table */
-    uint64_t memory_bytes;        /* of the host, for blocks below the cache; 0: none */
-    bool may_meet;                /* computing and loading may where bits may differ, too: restore.h */
-    uint64_t block_bytes;         /* of the cache's blocks, for the plan; 0 where nothing is below */
-    int n_slots, slot_blocks;     /* of states (kv/kv_layout.h), for the plan; 0 where there are none */
-    int n_mask_threads;           /* 1 to LF_MASK_THREADS_N, 0: that; see masks.h */
-    struct lf_engine_speed speed; /* to begin with: another one's, on the same machine with the same model */
-    int watchdog_s;               /* no step for so long with work queued: the engine is declared dead. 0: off */
+    int ctx;                         /* tokens of prompt + answer, at most */
+    int chunk;                       /* tokens of one step, at most */
+    int max_seqs;                    /* of a step, and running at once but for those of tenants that run nothing else */
+    int max_out;                     /* logits rows of one step */
+    int queue_n;                     /* waiting requests, at most; of one tenant three quarters */
+    int64_t queue_tokens;            /* waiting prompt tokens, at most; of one tenant three quarters. 0: 4 × ctx */
+    int step_ms;                     /* time budget of a step (--step-ms) */
+    int alone_ms;                    /* of a step in which nobody decodes; 0: step_ms */
+    int token_tile;                  /* of lf_device_info; 0: 1 */
+    int per_tenant_n;                /* in flight per tenant, where tenants are keys; 0: no limit */
+    struct lf_disk_table *disk;      /* blocks that outlive the cache (tiers.h), borrowed; NULL: none */
+    bool has_disk;                   /* there will be such: for the plan, which knows no table */
+    uint64_t memory_bytes;           /* of the host, for blocks below the cache; 0: none */
+    bool may_meet;                   /* computing and loading may where bits may differ, too: restore.h */
+    uint64_t block_bytes;            /* of the cache's blocks, of all ranks, for the plan; 0 where nothing is below */
+    const struct lf_kv_parts *parts; /* what is kept below: kv, then the caches of other ranks; copied. NULL: kv */
+    int n_slots, slot_blocks;        /* of states (kv/kv_layout.h), for the plan; 0 where there are none */
+    int n_mask_threads;              /* 1 to LF_MASK_THREADS_N, 0: that; see masks.h */
+    struct lf_engine_speed speed;    /* to begin with: another one's, on the same machine with the same model */
+    int watchdog_s;                  /* no step for so long with work queued: the engine is declared dead. 0: off */
 };
 
 /* kv is borrowed and belongs to the engine thread from now on. Starts the thread. */

@@ -71,22 +71,23 @@ static struct lf_prefix_entry entry_of(const struct lf_engine *e, int32_t block,
 
 static enum lf_status copy_out(void *ctx, int lane, void *dst, int32_t block, struct lf_err *err)
 {
-    return lf_kv_cache_copy_out(ctx, lane, dst, block, err);
+    return lf_kv_parts_copy_out(ctx, lane, dst, block, err);
 }
 
 static enum lf_status copy_in(void *ctx, int lane, int32_t block, const void *src, struct lf_err *err)
 {
-    return lf_kv_cache_copy_in(ctx, lane, block, src, err);
+    return lf_kv_parts_copy_in(ctx, lane, block, src, err);
 }
 
+/* By one GPU, for all of them. */
 static enum lf_status pin(void *ctx, void *ptr, uint64_t bytes, struct lf_err *err)
 {
-    return lf_host_pin(((struct lf_kv_cache *)ctx)->dev, ptr, bytes, err);
+    return lf_host_pin(((const struct lf_kv_parts *)ctx)->of[0]->dev, ptr, bytes, err);
 }
 
 static void unpin(void *ctx, void *ptr)
 {
-    lf_host_unpin(((struct lf_kv_cache *)ctx)->dev, ptr);
+    lf_host_unpin(((const struct lf_kv_parts *)ctx)->of[0]->dev, ptr);
 }
 
 static void wake(void *ctx)
@@ -137,10 +138,10 @@ enum {
 };
 _Static_assert((int)ALL_LANES_N <= (int)LF_COPY_LANES_N, "lanes of the device for all tiers");
 
-static struct lf_tier_copy copies(struct lf_kv_cache *kv, int tier)
+static struct lf_tier_copy copies(struct lf_kv_parts *parts, int tier)
 {
-    struct lf_tier_copy copy = {.out = copy_out, .in = copy_in, .ctx = kv, .first_lane = tier * LANES_N};
-    if (lf_device_info(kv->dev)->is_host) return copy;
+    struct lf_tier_copy copy = {.out = copy_out, .in = copy_in, .ctx = parts, .first_lane = tier * LANES_N};
+    if (lf_device_info(parts->of[0]->dev)->is_host) return copy;
     copy.pin = pin;
     copy.unpin = unpin;
     return copy;
@@ -195,7 +196,7 @@ static enum lf_status add_tier(struct lf_engine *e, struct lf_tier *tier, int by
     struct lf_tiers *t = &e->tiers;
     struct lf_tiers_below *b = &t->below[t->n];
     size_t n_blocks = (size_t)t->n_all;
-    uint64_t block_bytes = lf_kv_block_bytes(&e->kv->view);
+    uint64_t block_bytes = lf_kv_parts_bytes(&e->tiers.parts);
     double guess_ns = (double)block_bytes / bytes_per_ns;
     e->sched.opts.below.guesses[t->n] =
         (struct lf_restore_guess){.is_guess = known_ns <= 0, .n_told = (int)(TOLD_BYTES / block_bytes)};
@@ -210,13 +211,13 @@ static enum lf_status add_tier(struct lf_engine *e, struct lf_tier *tier, int by
 static enum lf_status add_memory(struct lf_engine *e, struct lf_err *err)
 {
     struct lf_tiers *t = &e->tiers;
-    struct lf_memory_tier_opts opts = memory_opts(lf_kv_block_bytes(&e->kv->view), e->opts.memory_bytes);
+    struct lf_memory_tier_opts opts = memory_opts(lf_kv_parts_bytes(&e->tiers.parts), e->opts.memory_bytes);
     struct lf_tier *tier;
     if (opts.n_slots == 0) return LF_OK;
     LF_TRY(lf_host_alloc(e->kv->dev, &t->slots, opts.n_slots * lf_memory_slot_bytes(opts.block_bytes),
                          "memory for KV blocks below the GPU's", err));
     opts.slots = t->slots.ptr;
-    opts.copy = copies(e->kv, t->n);
+    opts.copy = copies(&t->parts, t->n);
     opts.wake_ctx = &e->mailbox;
     LF_TRY(lf_memory_tier_create(&tier, &opts, err));
     t->memory = t->n;
@@ -226,11 +227,11 @@ static enum lf_status add_memory(struct lf_engine *e, struct lf_err *err)
 static enum lf_status add_disk(struct lf_engine *e, struct lf_err *err)
 {
     struct lf_tiers *t = &e->tiers;
-    struct lf_disk_tier_opts opts = disk_opts(lf_kv_block_bytes(&e->kv->view));
+    struct lf_disk_tier_opts opts = disk_opts(lf_kv_parts_bytes(&e->tiers.parts));
     struct lf_tier *tier;
     if (!e->opts.disk) return LF_OK;
     opts.table = e->opts.disk;
-    opts.copy = copies(e->kv, t->n);
+    opts.copy = copies(&t->parts, t->n);
     opts.wake_ctx = &e->mailbox;
     LF_TRY(lf_disk_tier_create(&tier, &opts, err));
     t->disk = t->n;
@@ -243,11 +244,9 @@ enum lf_status lf_tiers_create(struct lf_engine *e, struct lf_err *err)
     enum lf_status status;
     t->n_all = e->kv->pool.n_blocks + e->kv->slots.n_blocks * e->kv->states.slot_blocks;
     t->memory = t->disk = -1;
+    t->parts = e->opts.parts ? *e->opts.parts : (struct lf_kv_parts){.of = {e->kv}, .n = 1};
+    LF_ASSERT(t->parts.of[0] == e->kv);
     bool has_tiers = (e->opts.disk || e->opts.memory_bytes > 0) && e->kv->prefix;
-    if (has_tiers && e->kv->block_tokens != LF_KV_BLOCK_TOKENS)
-        return lf_fail(err, LF_UNSUPPORTED,
-                       "blocks of %d tokens, of contexts that are divided, are not kept below the cache",
-                       e->kv->block_tokens);
     if (lf_pins_init(&t->pins, e->kv->pool.n_blocks) != LF_OK)
         return lf_fail(err, LF_NO_MEMORY, "no memory for a table of pins");
     if (!has_tiers) return LF_OK;
@@ -404,7 +403,7 @@ static void load(void *ctx, struct lf_sched_seq *seq, int i, int tier)
     struct lf_tier_job *job = begin_job(e, b->tier, LF_TIER_LOAD, block);
     job->prev = seq->keys[at];
     job->key = lf_prefix_group_key(&seq->keys[at + 1], g);
-    memcpy(job->ids, seq->ids + (ptrdiff_t)at * LF_KV_BLOCK_TOKENS, sizeof(job->ids));
+    lf_prefix_tier_ids(seq->ids + (ptrdiff_t)at * seq->block_tokens, seq->block_tokens, job->ids);
     job->owner = seq->admitted_no;
     job->idx = i;
     lf_tier_submit(b->tier, job);
@@ -456,7 +455,7 @@ static void save(struct lf_engine *e, struct lf_tiers_below *b)
         struct lf_tier_job *job = begin_job(e, b->tier, LF_TIER_SAVE, block);
         job->key = *entry.key;
         job->prev = *entry.prev;
-        memcpy(job->ids, entry.ids, sizeof(job->ids));
+        lf_prefix_tier_ids(entry.ids, e->kv->block_tokens, job->ids);
         job->origin = entry.origin;
         job->pinned = is_pinned(e, b, entry.key, entry.origin.group);
         b->saves[block] = LF_TIERS_SAVING;
@@ -665,7 +664,7 @@ void lf_tiers_pins_most(const struct lf_engine *e, int64_t most[LF_PIN_N])
     if (!e->kv->prefix) return;
     most[LF_PIN_DEVICE] = e->kv->pool.n_blocks / 2;
     if (t->memory >= 0)
-        most[LF_PIN_MEMORY] = memory_opts(lf_kv_block_bytes(&e->kv->view), e->opts.memory_bytes).n_slots / 2;
+        most[LF_PIN_MEMORY] = memory_opts(lf_kv_parts_bytes(&e->tiers.parts), e->opts.memory_bytes).n_slots / 2;
     if (t->disk < 0) return;
     lf_tier_stats(t->below[t->disk].tier, &s);
     most[LF_PIN_DISK] = s.n_slots / 2;

@@ -18,7 +18,8 @@
  * On a device that is given steps ahead, what a step computes is there when it has been read, and a block that the
  * sequence before had may still be written by a step that was launched before: so a save waits for the step that the
  * block was entered in, and a load for those launched before its sequence was admitted. Waiting is reading their
- * results, so on a GPU copies need no event between their streams and the queue.
+ * results, so on a GPU copies need no event between their streams and the queue. With other ranks' caches in parts
+ * (kv_parts.h) it is enough to read those of rank 0, because a step of several ranks ends together then (model.h).
  *
  * Slots. A snapshot (states.h) goes down and comes back in parts, each as long as a block: they have numbers behind
  * those of all blocks (kv/kv_layout.h), keys of groups behind those of layers, and jobs, rings and rates as blocks
@@ -33,7 +34,7 @@
 #ifndef LF_SERVER_ENGINE_TIERS_H
 #define LF_SERVER_ENGINE_TIERS_H
 
-#include "kv/kv_cache.h"
+#include "kv/kv_parts.h"
 #include "kv/tiers/pins.h"
 #include "kv/tiers/tier.h"
 #include "server/engine/restore.h"
@@ -69,6 +70,7 @@ struct lf_tiers {
     int n;                                           /* 0: there is nothing below, and all functions do nothing */
     int memory, disk;                                /* which of them is; -1: none */
     struct lf_buffer slots;                          /* of the memory tier */
+    struct lf_kv_parts parts;                        /* of the cache's blocks */
     struct lf_pins pins;
     int n_all;            /* blocks, and parts of slots */
     uint64_t *entered_at; /* [n_all] the step that computed it, as it was entered last */

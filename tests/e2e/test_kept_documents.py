@@ -23,6 +23,8 @@ def text(seed, n=1500):
 
 
 class KeptDocuments(unittest.TestCase):
+    SPLIT, BLOCK = (), 64  # options, and the tokens of a block with them
+
     def setUp(self):
         if not harness.Program.program:
             self.skipTest("no program in the environment")
@@ -34,7 +36,7 @@ class KeptDocuments(unittest.TestCase):
 
     def start(self, *more):
         server = harness.Program("--ctx", "4096", "--kv-tokens", "8K", "--device", "cpu", "--cache-dir", self.dir,
-                                 "--cache-disk", "40M", *more)
+                                 "--cache-disk", "40M", *self.SPLIT, *more)
         self.addCleanup(server.stop, signal.SIGKILL)
         return server
 
@@ -59,14 +61,15 @@ class KeptDocuments(unittest.TestCase):
 
     def run_about(self, name, *more, cache=True):
         kept = ("--cache-dir", self.dir, "--cache-disk", "40M") if cache else ()
-        return subprocess.run([harness.Program.program, "run", "--model", "demo/model", "--device", "cpu", "--document", name, *kept, "--max-tokens", "8", *more],
+        return subprocess.run([harness.Program.program, "run", "--model", "demo/model", "--device", "cpu", "--document", name, *kept,
+                               "--max-tokens", "8", *self.SPLIT, *more],
                               capture_output=True, text=True, timeout=200)
 
     def test_a_kept_document_is_asked_about_on_the_terminal(self):
         server = self.start()
         self.assertEqual(self.put(server, "a", {"text": text(1), "system": "Be brief."}, query="?wait=true").status, 200)
         self.assertEqual(self.put(server, "over", {"text": text(2), "ttl": 1}, query="?wait=true").status, 200)
-        n = server.get(f"{URL}/a").json["tokens"] // 64 * 64
+        n = server.get(f"{URL}/a").json["tokens"] // self.BLOCK * self.BLOCK
         self.assertTrue(harness.wait_until(lambda: server.get(f"{URL}/a").json["tokens_on"]["disk"] == n))
         self.assertEqual(server.stop(), 0)
         (identity,) = [name for name in os.listdir(self.dir) if len(name) == 64]
@@ -78,7 +81,7 @@ class KeptDocuments(unittest.TestCase):
         m = re.match(r"prompt \d+ tokens, (\d+) of them from the disk, in ", r.stderr)
         self.assertIsNotNone(m, r.stderr)
         self.assertNotIn("warn", r.stderr)
-        self.assertGreaterEqual(int(m[1]), n - 64)  # behind its end other tokens follow
+        self.assertGreaterEqual(int(m[1]), n - self.BLOCK)  # behind its end other tokens follow
         for name, why in (("@b", "has no document b"), ("@over", "has no document over")):
             r = self.run_about(name, "What?")
             self.assertEqual(r.returncode, 2, r.stderr)
@@ -109,7 +112,7 @@ class KeptDocuments(unittest.TestCase):
                 self.ready(server, name)
                 got, n_cached = self.ask(server, name)
                 self.assertEqual(got, answer)
-                self.assertEqual(n_cached, server.get(f"{URL}/{name}").json["tokens"] // 64 * 64)
+                self.assertEqual(n_cached, server.get(f"{URL}/{name}").json["tokens"] // self.BLOCK * self.BLOCK)
         self.assertEqual(self.put(server, "a", {"text": text(1), "system": "Be brief.", "ttl": 5000}).status, 200)
         self.assertEqual(self.put(server, "a", {"text": text(3)}).status, 409)
 

@@ -18,6 +18,8 @@ def text(seed, n=3000):
 
 
 class PinnedDocuments(unittest.TestCase):
+    SPLIT = ()  # options
+
     def setUp(self):
         if not harness.Program.program:
             self.skipTest("no program in the environment")
@@ -27,7 +29,7 @@ class PinnedDocuments(unittest.TestCase):
 
     def start(self, *more, disk="12M"):
         kept = ("--cache-dir", self.dir, "--cache-disk", disk) if disk else ()
-        server = harness.Program("--ctx", "4096", "--kv-tokens", "4K", "--device", "cpu", *kept, *more)
+        server = harness.Program("--ctx", "4096", "--kv-tokens", "4K", "--device", "cpu", *kept, *self.SPLIT, *more)
         self.addCleanup(server.stop, signal.SIGKILL)
         return server
 

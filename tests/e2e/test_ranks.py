@@ -192,10 +192,8 @@ class Ranks(unittest.TestCase):
                    "cp=", "tp=4294967298")),
                 (("--parallel", "4"), 'got "4" (how many requests run at once is --max-seqs)'),
                 (("--parallel", "tp=2", "--model", olmo), "Olmo2ForCausalLM has norms of all heads at once, which are not divided"),
-                (("--parallel", "tp=2", "--cache-memory", "64M"), "--cache-memory is not implemented for several ranks yet"),
-                (("--parallel", "tp=2", "--profile"), "--profile is not implemented for several ranks yet"),
-                (("--parallel", "tp=2", "--cache-dir", "/nowhere"), "--cache-dir is not implemented for several ranks yet"),
-                (("--parallel", "cp=2", "--cache-dir", "/nowhere"), "--cache-dir is not implemented for several ranks yet")):
+                (("--parallel", "tp=2", "--device", "cpu", "--cache-memory", "64M"), "--cache-memory is memory below a GPU's cache"),
+                (("--parallel", "tp=2", "--profile"), "--profile is not implemented for several ranks yet")):
             model = () if "--model" in options else ("--model", "demo/model")
             run = subprocess.run([harness.Program.program, "plan", *model, *options], stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, check=False)

@@ -29,11 +29,14 @@ def text(seed):
 
 
 class Restarts(unittest.TestCase):
+    SPLIT, BLOCK = (), 64  # options, and the tokens of a block with them
+
     @classmethod
     def setUpClass(cls):
         if not harness.Program.program:
             raise unittest.SkipTest("no program in the environment")
-        server = harness.Program("--ctx", "4096", "--kv-tokens", "8K")
+        cls.least = LEAST * 64 // cls.BLOCK  # blocks of a document that are full
+        server = harness.Program("--ctx", "4096", "--kv-tokens", "8K", *cls.SPLIT)
         cls.truth = [cls.ask(server, seed) for seed in range(4)]
         assert server.stop() == 0
 
@@ -51,7 +54,8 @@ class Restarts(unittest.TestCase):
         return choice["token_ids"], r.json["usage"]["prompt_tokens_details"]["cached_tokens"]
 
     def start(self, *more):
-        server = harness.Program("--ctx", "4096", "--kv-tokens", "8K", "--cache-dir", self.dir, "--cache-disk", "40M", *more)
+        server = harness.Program("--ctx", "4096", "--kv-tokens", "8K", "--cache-dir", self.dir, "--cache-disk", "40M",
+                                 *self.SPLIT, *more)
         self.addCleanup(server.stop, signal.SIGKILL)
         return server
 
@@ -83,22 +87,22 @@ class Restarts(unittest.TestCase):
         self.check(server, 0, most=0)
         self.assertEqual(server.stop(), 0)
         server = self.start()
-        n = self.check(server, 0, least=LEAST * 64)
-        self.assertEqual(n % 64, 0)
+        n = self.check(server, 0, least=self.least * self.BLOCK)
+        self.assertEqual(n % self.BLOCK, 0)
         self.assertEqual(self.restored(server), n)
         self.assertEqual(self.check(server, 0), n)
         self.assertEqual(self.restored(server), n)  # the second time from memory
         self.check(server, 1, most=0)
-        self.assertEqual(server.metric("disk_blocks_loaded_total"), n // 64)
+        self.assertEqual(server.metric("disk_blocks_loaded_total"), n // self.BLOCK)
         self.assertEqual(server.stop(), 0)
 
     def test_it_is_there_after_a_kill(self):
         server = self.start()
         self.check(server, 0)
-        self.wait_until_kept(server, LEAST)
+        self.wait_until_kept(server, self.least)
         server.stop(signal.SIGKILL)
         server = self.start()
-        self.check(server, 0, least=LEAST * 64)
+        self.check(server, 0, least=self.least * self.BLOCK)
 
     def test_a_kill_at_any_moment_leaves_nothing_wrong(self):
         rng = random.Random(5)
@@ -115,7 +119,7 @@ class Restarts(unittest.TestCase):
             server = self.start()
             total += sum(self.check(server, seed) for seed in range(4))
             server.stop(signal.SIGKILL)
-        self.assertGreater(total, 4 * LEAST * 64)
+        self.assertGreater(total, 4 * self.least * self.BLOCK)
 
     def load(self, server, *more):
         """The rows of `load --documents`, which must not have failed, and what it printed."""
@@ -137,14 +141,14 @@ class Restarts(unittest.TestCase):
         self.assertIn(", as they were there", text)
         for row, n_asked in ((first, 3), (again, 9)):
             self.assertEqual((row["asked_memory"], row["asked_disk"]), (row["cached_tokens"], 0))
-            self.assertGreaterEqual(row["asked_memory"], n_asked * (600 // 64) * 64)
+            self.assertGreaterEqual(row["asked_memory"], n_asked * (600 // self.BLOCK) * self.BLOCK)
         self.assertEqual(len(server.get("/v1/documents").json["data"]), 3)
         self.assertEqual(server.stop(), 0)
         server = self.start()
         (first, _), _ = self.load(server, "--dialect", "messages", "--zipf", "0")
         self.assertEqual(first["document_tokens"], n)
-        self.assertLess(first["put_computed"], 3 * 64)
-        self.assertGreaterEqual(first["put_disk"] + first["asked_disk"], 600 // 64 * 64)
+        self.assertLess(first["put_computed"], 3 * self.BLOCK)
+        self.assertGreaterEqual(first["put_disk"] + first["asked_disk"], 600 // self.BLOCK * self.BLOCK)
         other, _ = self.load(server, "--seed", "5")
         self.assertEqual(other[0]["put_disk"], 0)
 
@@ -184,7 +188,7 @@ class Restarts(unittest.TestCase):
         self.assertLess(n, whole)
         self.assertEqual(server.stop(), 0)
         server = self.start()  # what was computed again is whole
-        self.check(server, 0, least=n + 64 * broken)
+        self.check(server, 0, least=n + self.BLOCK * broken)
 
     def test_a_disk_that_is_too_small_keeps_what_was_used_last(self):
         server = self.start("--cache-disk", "4M")
@@ -203,7 +207,7 @@ class Restarts(unittest.TestCase):
     def test_a_disk_that_goes_away_costs_only_time(self):
         server = self.start()
         self.check(server, 0)
-        self.wait_until_kept(server, LEAST)
+        self.wait_until_kept(server, self.least)
         shutil.rmtree(self.dir)
         for seed in range(4):
             self.check(server, seed)
@@ -213,7 +217,7 @@ class Restarts(unittest.TestCase):
         keys = os.path.join(self.folder.name, "keys")
         with open(keys, "w") as f:
             f.write("sk-a\nsk-b\n")
-        for key, least, most in (("sk-a", 0, 0), ("sk-b", 0, 0), ("sk-a", LEAST * 64, None)):
+        for key, least, most in (("sk-a", 0, 0), ("sk-b", 0, 0), ("sk-a", self.least * self.BLOCK, None)):
             server = self.start("--api-keys-file", keys)
             r = server.post("/v1/completions", {"prompt": text(0), **ASK}, headers={"Authorization": f"Bearer {key}"})
             self.assertEqual(r.status, 200, r.body)

@@ -74,6 +74,7 @@ tests() {
     step "ops, sampling, RoPE" ctest --test-dir "$bin" -L gpu --output-on-failure
     step "fixtures of every family beside the CPU" python3 tests/gpu/fixtures.py "$greedy"
     [ "$n_gpus" -lt 2 ] || step "ranks" env LF_LONGFLASH="$PWD/$bin/longflash" python3 tests/gpu/ranks.py
+    [ "$n_gpus" -lt 2 ] || step "tiers over ranks" env LF_LONGFLASH="$PWD/$bin/longflash" python3 tests/gpu/rank_tiers.py
     if [ "$has_torch" = yes ]; then
         step "attention: prefill on Hopper" python3 tests/gpu/attn_prefill.py --csv "$out/attn_prefill_h100.csv"
         step "attention: decode" python3 tests/gpu/attn_decode.py

@@ -25,7 +25,8 @@ static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_o
                                        .plan = &rig->plan,
                                        .comm = o->comm,
                                        .program = o->program,
-                                       .hash_weights = o->hash_weights};
+                                       .hash_weights = o->hash_weights,
+                                       .ends_together = o->ends_together};
     LF_TRY(lf_weights_measure(&weights, &rig->hp, &model_opts, rig->dev, err));
     struct lf_plan_opts plan_opts = {.ctx = o->ctx,
                                      .chunk = o->chunk,

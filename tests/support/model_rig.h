@@ -27,6 +27,7 @@ struct model_rig_opts {
     enum lf_dtype kv_dtype; /* of a CPU; a GPU's is that of its activations */
     const char *program;    /* as in lf_model_opts */
     bool hash_weights;
+    bool ends_together; /* as in lf_model_opts */
     bool no_fusion;
     bool prefix_cache;
     bool cache_groups;                     /* as in lf_plan_opts */

@@ -15,6 +15,7 @@ says bench_memory_tier (tests/bench/kv). Standard library only, beside measure.p
 """
 import argparse
 import csv
+import json
 import os
 import statistics
 import subprocess
@@ -113,13 +114,13 @@ def main():
     args = p.parse_args(own)
     more = sys.argv[sys.argv.index("--") + 1:] if "--" in sys.argv else []
     n = count(args.tokens) - 64
-    n_blocks = (n - 1) // 64
     options = ["--load", "dummy", "--kv-tokens", str(n + 64 + count(args.spare_tokens)), "--cache-memory", args.cache_memory, *more]
     first, second = ids(n, 1), ids(n, 2)
     rows = []
     plan = subprocess.run([args.binary, "plan", "--json", "--model", args.model, *options], capture_output=True, text=True)
     if plan.returncode != 0:
         sys.exit(plan.stderr or plan.stdout)
+    n_blocks = (n - 1) // (64 * json.loads(plan.stdout)["context_ranks"])
     server = TimedServer(args.binary, args.model, *options)
     try:
         read_s = ask(server, first)["restore_s"]

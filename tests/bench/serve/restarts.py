@@ -105,12 +105,14 @@ def serving(args, options):
         server.stop()
 
 
-def block_bytes(args, options):
+def bytes_of_64(args, options):
+    """Tokens, on all ranks."""
     if "--cache-meet" in options:  # of serve alone
         at = options.index("--cache-meet")
         options = options[:at] + options[at + 2:]
     r = subprocess.run([args.binary, "plan", "--model", args.model, "--json", *options], capture_output=True, check=True)
-    return json.loads(r.stdout)["kv_block_bytes"]
+    p = json.loads(r.stdout)
+    return p["kv_block_bytes"] * p["ranks"] // p["context_ranks"]
 
 
 def measure(args, options, n_tokens):
@@ -127,7 +129,7 @@ def measure(args, options, n_tokens):
             if answer != truth and not args.ids_may_differ:
                 sys.exit("another answer than before the restart")
             restores.append(restore_s)
-        n_bytes = max(cached // 64, 1) * block_bytes(args, options)
+        n_bytes = max(cached // 64, 1) * bytes_of_64(args, options)
         forget_pages()
         plain = plain_read(glob.glob(os.path.join(folder, "*", "full.data"))[0], n_bytes)
         with serving(args, options) as server:

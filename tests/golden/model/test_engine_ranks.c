@@ -2,8 +2,12 @@
  * any size and from the prefix cache, ids and the bits of their log-probabilities; on rank 0 and nowhere else there is
  * an engine. Where nothing is rounded to less than float on the way, greedy answers are those of one rank. */
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "core/check.h"
+#include "core/clock.h"
+#include "device/device_impl.h"
 #include "tests/golden/model/engine_answers.h"
 #include "tests/support/config_text.h"
 #include "tests/support/rank_rigs.h"
@@ -194,12 +198,84 @@ static void greedy_answers_are_those_of_one_rank(void **state)
     }
 }
 
+/* ---- where a step ends ---- */
+
+static void (*gemm)(struct lf_device *dev, const struct lf_gemm_params *p);
+static _Thread_local bool leads; /* rank 0's thread, once its model is open */
+static _Atomic int n_gemms;      /* of the other ones */
+
+static void slow_gemm(struct lf_device *dev, const struct lf_gemm_params *p)
+{
+    if (!leads) lf_clock_sleep_ms(5);
+    gemm(dev, p);
+    n_gemms += !leads;
+}
+
+static void slow_down(struct lf_device *dev)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    gemm = dev->ops.gemm; /* the same of all */
+    pthread_mutex_unlock(&lock);
+    dev->ops.gemm = slow_gemm;
+}
+
+/* A chunk of which no row is wanted: the others' last layer, from its keys on, is behind its last collective. When rank
+ * 0 has read the step they have nothing more to do. */
+static void launch_chunks(struct model_rig *rig, int rank, void *ctx)
+{
+    (void)ctx;
+    int32_t blocks[LF_KV_GROUPS_N * CTX / LF_KV_BLOCK_TOKENS], ids[64] = {0};
+    struct lf_sampled none;
+    leads = true;
+    assert_int_equal(rank, 0);
+    model_rig_fill_table(rig, blocks, (int)LF_N_ELEMS(blocks));
+    for (int i = 0; i < 3; i++) {
+        struct lf_kv_seq seq = {
+            .blocks = blocks, .table_stride = rig->table_stride, .n_tokens = 64, .kv_len = 64 * (i + 1)};
+        struct lf_batch batch = {.ids = ids, .n_tokens = 64, .seqs = &seq, .n_seqs = 1};
+        assert_int_equal(lf_model_launch(rig->model, &rig->kv, &batch, NULL), LF_OK);
+        assert_int_equal(lf_model_wait(rig->model, &none, NULL), LF_OK);
+        int n = n_gemms;
+        lf_clock_sleep_ms(60);
+        assert_int_equal(n, n_gemms);
+        assert_true(n > 0);
+    }
+}
+
+static void a_step_that_rank_0_has_read_has_ended_everywhere(void **state)
+{
+    (void)state;
+    struct temp_dir dir = temp_dir_make();
+    write_model(&dir);
+    for (int n_cp = 1; n_cp <= 2; n_cp++) {
+        struct model_rig_opts opts = {.dir = dir.path,
+                                      .load = LF_LOAD_DUMMY,
+                                      .seed = 3,
+                                      .max_isa = -1,
+                                      .n_threads = 1,
+                                      .ctx = CTX,
+                                      .chunk = 64,
+                                      .max_seqs = 1,
+                                      .max_out = 1,
+                                      .kv_tokens = 4 * CTX,
+                                      .kv_dtype = LF_BF16,
+                                      .cache_groups = true,
+                                      .ends_together = true,
+                                      .adapt = slow_down,
+                                      .split = {.n_cp = n_cp}};
+        rank_rigs_lead(&opts, 3 - n_cp, launch_chunks, NULL);
+    }
+    temp_dir_remove(&dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greedy_answers_are_those_of_one_rank),
         cmocka_unit_test(answers_belong_to_the_split_alone),
         cmocka_unit_test(answers_of_experts_and_states_do_too),
+        cmocka_unit_test(a_step_that_rank_0_has_read_has_ended_everywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/quant.h"
 #include "kv/kv_cache.h"
+#include "kv/kv_parts.h"
 
 /* The linker sends the program's calloc here; the n-th one is refused. 0: none. */
 static int fails_in;
@@ -456,6 +457,39 @@ static void a_block_goes_out_and_comes_back(void **state)
     lf_device_close(dev);
 }
 
+/* Of three caches, each with bytes of its own: all on any lane, one behind the other in the order of ranks. */
+static void parts_of_a_block_lie_behind_one_another(void **state)
+{
+    (void)state;
+    enum { N = 3, BYTES = 3 * 2 * 2 * 64 * 6 * 2 };
+    struct lf_device *dev = open_device();
+    struct lf_kv_cache caches[N];
+    struct lf_kv_parts parts = {.n = N};
+    static uint8_t out[N * BYTES], zeros[BYTES];
+    for (int r = 0; r < N; r++) {
+        assert_int_equal(lf_kv_cache_open(&caches[r], dev, &good, NULL), LF_OK);
+        parts.of[r] = &caches[r];
+        for (size_t i = 0; i < BYTES; i++)
+            ((uint8_t *)caches[r].buffer.ptr)[1 * BYTES + i] = (uint8_t)(i * 7 + 1 + (size_t)r);
+    }
+    assert_int_equal(lf_kv_parts_bytes(&parts), sizeof(out));
+    for (int lane = 0; lane < 4; lane++) {
+        memset(out, 0, sizeof(out));
+        assert_int_equal(lf_kv_parts_copy_out(&parts, lane, out, 1, NULL), LF_OK);
+        for (int r = 0; r < N; r++)
+            assert_memory_equal(out + r * BYTES, (uint8_t *)caches[r].buffer.ptr + BYTES, BYTES);
+    }
+    assert_int_equal(lf_kv_parts_copy_in(&parts, 2, 3, out, NULL), LF_OK);
+    for (int r = 0; r < N; r++) {
+        const uint8_t *blocks = caches[r].buffer.ptr;
+        assert_memory_equal(blocks + (size_t)3 * BYTES, out + r * BYTES, BYTES);
+        assert_memory_equal(blocks + (size_t)2 * BYTES, zeros, BYTES);
+        assert_memory_equal(blocks + (size_t)4 * BYTES, zeros, BYTES);
+        lf_kv_cache_close(&caches[r]);
+    }
+    lf_device_close(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -463,6 +497,7 @@ int main(void)
         cmocka_unit_test(pages_lie_in_lanes_on_a_cpu_and_in_rows_on_a_gpu),
         cmocka_unit_test(bad_options_are_refused_and_leave_nothing),
         cmocka_unit_test(a_block_goes_out_and_comes_back),
+        cmocka_unit_test(parts_of_a_block_lie_behind_one_another),
         cmocka_unit_test(a_stripe_is_of_all_groups_and_a_block_stands_for_more_tokens),
         cmocka_unit_test(slots_lie_behind_the_blocks_and_are_a_pool_of_their_own),
         cmocka_unit_test(a_slot_goes_out_and_comes_back_as_blocks),

@@ -106,6 +106,34 @@ static void entered_blocks_are_found_in_order_and_only_whole(void **state)
     assert_int_equal(find_leading(f->cache, &f->root, f->ids, DOC_BLOCKS * T, 0, found), 0);
 }
 
+/* What tiers know of a block: its ids, or of more than 64 what stands for all of them, and how many they are. */
+static void tiers_know_a_block_by_64_numbers(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_prefix_key key, again;
+    int32_t ids[4 * T], one[T], two[T], four[T];
+    uint8_t sha[LF_SHA256_BYTES];
+    for (int i = 0; i < 4 * T; i++) ids[i] = i * 1000 + 7;
+    lf_prefix_tier_ids(ids, T, one);
+    assert_memory_equal(one, ids, sizeof(one));
+    lf_prefix_tier_ids(ids, 2 * T, two);
+    lf_prefix_tier_ids(ids, 4 * T, four);
+    lf_sha256(ids, 2 * T * sizeof(*ids), sha);
+    for (size_t i = 0; i < sizeof(sha); i++) assert_int_equal((uint32_t)two[i / 4] >> 8 * (i % 4) & 0xff, sha[i]);
+    assert_int_equal(two[8], -2 * T);
+    for (int i = 9; i < T; i++) assert_int_equal(two[i], 0);
+    assert_int_equal(lf_prefix_tier_tokens(one), T);
+    assert_int_equal(lf_prefix_tier_tokens(two), 2 * T);
+    assert_int_equal(lf_prefix_tier_tokens(four), 4 * T);
+    /* the key follows from them, so that who reads a record without its text can tell whether it is of its key */
+    lf_prefix_key_next(&f->root, ids, 2 * T, &key);
+    lf_prefix_key_next(&f->root, two, T, &again);
+    assert_memory_equal(&key, &again, sizeof(key));
+    ids[2 * T - 1]++;
+    lf_prefix_tier_ids(ids, 2 * T, four);
+    assert_memory_not_equal(two, four, LF_SHA256_BYTES);
+}
+
 /* All ids of a large block count, in its key and in what is compared. */
 static void blocks_may_have_more_ids(void **state)
 {
@@ -405,6 +433,7 @@ int main(void)
         CASE(an_empty_cache_matches_nothing),
         CASE(entered_blocks_are_found_in_order_and_only_whole),
         CASE(blocks_may_have_more_ids),
+        CASE(tiers_know_a_block_by_64_numbers),
         CASE(a_match_ends_at_the_first_difference),
         CASE(the_same_block_behind_another_text_is_not_found),
         CASE(another_salt_or_model_finds_nothing),

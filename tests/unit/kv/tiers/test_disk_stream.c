@@ -194,9 +194,11 @@ static void what_is_exported_is_imported_bit_for_bit(void **state)
     make_store(f, f->to, 200, 60, 62);
     export(f);
     assert_int_equal(f->moved.n_blocks, 70);
+    assert_int_equal(f->moved.n_tokens, 70 * LF_KV_BLOCK_TOKENS);
     assert_int_equal(f->n_stream, HEAD_BYTES + 70 * PLACE_BYTES);
     import_whole(f, false);
     assert_int_equal(f->moved.n_blocks, 70);
+    assert_int_equal(f->moved.n_tokens, 70 * LF_KV_BLOCK_TOKENS);
     assert_int_equal(f->moved.n_there, 2);
     assert_int_equal(f->moved.n_gone, 0);
     assert_int_equal(f->moved.bytes, f->n_stream);

@@ -144,6 +144,7 @@ static void a_store_is_described(void **state)
         assert_string_equal(found->kind, "full");
         assert_int_equal(found->n_slots, SLOTS_N);
         assert_int_equal(found->n_listed, 5);
+        assert_int_equal(found->n_tokens, 5 * LF_KV_BLOCK_TOKENS);
         assert_int_equal(found->n_bad_records, 0);
         assert_int_equal(found->n_broken, 0);
         assert_true(found->disk_bytes >= 5 * SLOT_BYTES && found->disk_bytes <= f->opts.budget_bytes + 8192);

@@ -63,23 +63,6 @@ static void large_blocks_are_found_whole(void **state)
     for (int n = 2; n <= 4; n++) check_large_blocks(n);
 }
 
-/* Below the cache are blocks of 64. */
-static void large_blocks_are_not_kept_below_the_cache(void **state)
-{
-    (void)state;
-    struct engine_rig f = {.n_stripes = 2};
-    struct lf_engine_opts opts = rig_opts();
-    struct lf_engine *engine = NULL;
-    struct lf_err err;
-    rig_open(&f, 8, &opts);
-    struct lf_engine_backend backend = rig_backend(&f);
-    opts.memory_bytes = 1 << 20;
-    assert_int_equal(lf_engine_create(&engine, &backend, &f.kv, &opts, &err), LF_UNSUPPORTED);
-    assert_null(engine);
-    assert_non_null(strstr(err.message, "128 tokens"));
-    rig_close(&f);
-}
-
 static void another_salt_finds_nothing(void **state)
 {
     struct engine_rig *f = *state;
@@ -210,7 +193,6 @@ int main(void)
         CASE(a_second_request_takes_the_prompt_from_the_cache),
         CASE(blocks_of_an_answer_are_found_by_the_next_turn),
         cmocka_unit_test(large_blocks_are_found_whole),
-        cmocka_unit_test(large_blocks_are_not_kept_below_the_cache),
         CASE(another_salt_finds_nothing),
         CASE(followers_wait_for_their_leader_and_share_its_prompt),
         CASE(equal_prompts_at_once_are_computed_once),

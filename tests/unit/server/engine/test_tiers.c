@@ -19,6 +19,33 @@ static void a_prompt_outlives_the_engine(void **state)
     assert_int_equal(st.n_restored, 0);
 }
 
+/* Blocks of a context that is divided are of more tokens; another text with the same beginning shares whole ones. */
+static void a_prompt_of_large_blocks_does_too(void **state)
+{
+    (void)state;
+    int32_t ids[1000];
+    for (f.n_stripes = 2; f.n_stripes <= 4; f.n_stripes++) {
+        int block = f.n_stripes * LF_KV_BLOCK_TOKENS, n = 999 / block * block;
+        close_engine();
+        fake_disk_deinit(&f.disk);
+        fake_disk_init(&f.disk);
+        open_engine();
+        assert_int_equal(rig_generate(&f.rig, 1000, 10, 1).n_restored, 0);
+        restart();
+        assert_int_equal(n_listed(), n / block);
+        assert_int_equal(rig_generate(&f.rig, 1000, 10, 1).n_restored, n);
+        restart();
+        rig_prompt(ids, 1000, 1);
+        ids[3 * block - 1]++; /* the last token of the third block */
+        struct lf_gen_params p = rig_params(ids, 1000, 10);
+        struct lf_request *req = rig_submit(&f.rig, &p);
+        assert_int_equal(rig_wait(req).n_restored, 2 * block);
+        rig_check_tokens(req, ids, 1000, 10);
+        lf_request_put(req);
+    }
+    f.n_stripes = 0;
+}
+
 static void an_answer_outlives_it_too(void **state)
 {
     (void)state;
@@ -464,6 +491,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_broken_block_is_pinned_again, setup, teardown),
         cmocka_unit_test_setup_teardown(half_may_be_pinned_and_the_rest_is_for_others, setup, teardown),
         cmocka_unit_test_setup_teardown(a_prompt_outlives_the_engine, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_prompt_of_large_blocks_does_too, setup, teardown),
         cmocka_unit_test_setup_teardown(an_answer_outlives_it_too, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_is_written_twice, setup, teardown),
         cmocka_unit_test_setup_teardown(what_leaves_the_cache_is_found_below, setup, teardown),

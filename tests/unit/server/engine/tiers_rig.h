@@ -19,6 +19,7 @@ struct fixture {
     int n_blocks, n_async_steps, break_at_step;
     uint64_t memory_bytes;
     bool no_disk;
+    int n_stripes; /* as in the rig */
     const struct lf_kv_layout *layout;
     int n_spare_slots;
     struct lf_engine_speed speed; /* to begin with */
@@ -30,11 +31,13 @@ static inline void open_engine(void)
 {
     struct lf_engine_opts opts = rig_opts();
     uint64_t block_bytes = LF_KV_BLOCK_TOKENS * 2 * 2 * sizeof(float); /* of the rig's cache */
+    block_bytes *= (uint64_t)LF_MAX(f.n_stripes, 1);
     struct lf_err err = {0};
     if (lf_disk_table_open(&f.table, slow_file(&f.disk, 0), slow_file(&f.disk, 1), N_SLOTS, block_bytes, &err) != LF_OK)
         fail_msg("%s", err.message);
     memset(&f.rig, 0, sizeof(f.rig));
     f.rig.layout = f.layout;
+    f.rig.n_stripes = f.n_stripes;
     f.rig.n_spare_slots = f.n_spare_slots;
     f.rig.backend.n_async_steps = f.n_async_steps;
     f.rig.backend.break_at_step = f.break_at_step;
