@@ -133,7 +133,9 @@ void lf_prefix_tier_ids(const int32_t *ids, int n, int32_t out[LF_KV_BLOCK_TOKEN
 
 int lf_prefix_tier_tokens(const int32_t tier_ids[LF_KV_BLOCK_TOKENS])
 {
-    return tier_ids[TIER_N] < 0 ? -tier_ids[TIER_N] : LF_KV_BLOCK_TOKENS;
+    int n = tier_ids[TIER_N]; /* of a file, perhaps: any number */
+    bool counts = n < 0 && n >= -LF_RANKS_N * LF_KV_BLOCK_TOKENS && n % LF_KV_BLOCK_TOKENS == 0;
+    return counts ? -n : LF_KV_BLOCK_TOKENS;
 }
 
 void lf_prefix_key_next(const struct lf_prefix_key *prev, const int32_t *ids, int n, struct lf_prefix_key *out)

@@ -92,6 +92,7 @@ void lf_batch_unpack(struct lf_batch *out, struct lf_kv_seq *seqs, const int32_t
     for (int i = 0; i < b.n_seqs; i++) {
         const int32_t *of_seq = take(words, n_words, &at, SEQ_WORDS);
         LF_ASSERT(of_seq[1] >= 1 && of_seq[1] <= limits->ctx);
+        LF_ASSERT(of_seq[0] >= 0 && of_seq[0] <= b.n_tokens - first_token);
         int stride = n_blocks_of(limits, of_seq[1]);
         int64_t n_entries = (int64_t)layout->n_groups * stride;
         seqs[i] = (struct lf_kv_seq){.blocks = take_blocks(words, n_words, &at, n_entries, n_blocks),

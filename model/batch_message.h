@@ -18,7 +18,8 @@ size_t lf_batch_message_words(const struct lf_step_limits *limits, const struct 
 size_t lf_batch_pack(int32_t *words, const struct lf_batch *batch, const struct lf_step_limits *limits,
                      const struct lf_kv_layout *layout);
 /* Reads it. *out points into words and seqs [max_seqs], which the caller keeps for as long. What is no step within the
- * limits, of a cache of n_blocks, ends the process: rank 0 does not say it. */
+ * limits, of a cache of n_blocks, ends the process: rank 0 does not say it. (Of counts of tokens and rows and of
+ * slots of states the executor does that.) */
 void lf_batch_unpack(struct lf_batch *out, struct lf_kv_seq *seqs, const int32_t *words, size_t n_words,
                      const struct lf_step_limits *limits, const struct lf_kv_layout *layout, int n_blocks);
 

@@ -92,7 +92,7 @@ static const char *why(const struct lf_splits *s, const struct lf_split_option *
         if (does_fit(&s->of[i]) && s->of[i].ctx < chosen->ctx) return "it has the longest context";
     }
     if (s->n == 1) return "there is one device";
-    if (n_fit == 0) return "none fits, and this one lacks least";
+    if (n_fit == 0) return "none fits, and of those of the most devices this one lacks least";
     if (n_can == 1) return "no other split can be";
     if (n_fit == 1) return "no other one fits";
     if (s->gpu) return "of those that fit the fastest, but for 5%";

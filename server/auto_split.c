@@ -48,7 +48,7 @@ static enum lf_status try_split(struct lf_runtime *rt, bool serves, struct lf_sp
     struct lf_err why;
     enum lf_status status = plan_of(rt, serves, o, &why);
     if (status == LF_OK) return LF_OK;
-    if (o->n_ranks * o->n_cp == 1 || (status != LF_UNSUPPORTED && status != LF_INVALID))
+    if (o->n_ranks * o->n_cp == 1 || (status != LF_UNSUPPORTED && status != LF_INVALID && status != LF_LIMIT))
         return lf_fail(err, status, "%s", why.message);
     snprintf(o->why_not, sizeof(o->why_not), "%.*s", (int)sizeof(o->why_not) - 1, why.message);
     return LF_OK;

@@ -135,14 +135,17 @@ static enum lf_status try_split(struct forecast *f, struct row *best, int n_rank
 /* What the model cannot be is passed by. */
 static enum lf_status find_best(struct forecast *f, struct row *best, int n)
 {
+    bool can_be = false;
     *best = (struct row){.chunk = 0};
     for (int n_ranks = 1; n_ranks <= LF_MIN(n, f->gpu->n_host); n_ranks *= 2) {
         enum lf_status status = try_split(f, best, n_ranks, n / n_ranks);
         bool is_passed = n > 1 && (status == LF_UNSUPPORTED || status == LF_INVALID);
         if (status != LF_OK && !is_passed) return status;
+        can_be |= !is_passed;
         if (is_passed)
             snprintf(best->why_not, sizeof(best->why_not), "%.*s", (int)sizeof(best->why_not) - 1, f->err->message);
     }
+    if (can_be) best->why_not[0] = 0;
     return LF_OK;
 }
 
@@ -192,6 +195,8 @@ static enum lf_status start(struct forecast *f)
         return lf_fail(f->err, LF_INVALID,
                        "--forecast is of splits that it finds itself, in place of a plan: expected it without --ops, "
                        "--profile and --parallel");
+    if (c->ctx == LF_CTX_AUTO)
+        return lf_fail(f->err, LF_INVALID, "--forecast is of a request of --ctx tokens: expected a number of them");
     f->info = lf_device_choice_info(lf_device_info(f->rt->dev), 1);
     f->gpu = lf_gpu_figures_of(&f->info);
     if (!f->gpu)

@@ -394,8 +394,9 @@ static const struct lf_option rows[] = {
          "each has and computes whole, on CPUs alone yet. Ranks of CPUs share one memory: no context gets longer "
          "there, and each step that decodes reads all weights N times. With both there are N times M "
          "ranks. Answers are the same whatever else is served, as far as they are with one rank, and may differ in "
-         "their last bits between one split and another. Which models can be divided is in docs/models.md; with "
-         "--cache-dir and --cache-memory where ranks are threads. auto takes, of those that fit, the longest context, "
+         "their last bits between one split and another. Which models can be divided is in docs/models.md; "
+         "--cache-dir and --cache-memory go with ranks that are threads. auto takes, of those that fit, the longest "
+         "context, "
          "and then what answers a request of that length soonest by what is known of the GPUs, its first token and 512 "
          "behind it; on a CPU it "
          "is one rank. `plan` says what each would give.",

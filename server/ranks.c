@@ -41,6 +41,7 @@ struct lf_ranks {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int n_read, n_loaded; /* under the lock: that have read their weights, and that have a cache, too */
+    int n_idle;           /* and that run nothing any more */
     bool is_stopping;
     uint8_t identities[LF_RANKS_N][LF_SHA256_BYTES]; /* of those that have read */
 
@@ -119,13 +120,27 @@ static enum lf_status load(struct rank *r, struct lf_err *err)
     return lf_model_prepare(r->model, &r->kv, err);
 }
 
+static int count_started(const struct lf_ranks *ranks)
+{
+    int n = 0;
+    for (int i = 1; i < ranks->n; i++) n += ranks->of[i].is_started;
+    return n;
+}
+
 /* Until the process is done with all ranks: the group may have ended before, and blocks of this one's cache be on their
- * way to a tier. */
+ * way to a tier. Then until all are idle, for what one has is written by others' kernels (lf_comm_open). */
 static void unload(struct rank *r)
 {
     struct lf_ranks *ranks = r->all;
+    struct lf_err lost; /* a device's: it runs nothing either */
     (void)pthread_mutex_lock(&ranks->lock);
     while (!ranks->is_stopping) (void)pthread_cond_wait(&ranks->changed, &ranks->lock);
+    (void)pthread_mutex_unlock(&ranks->lock);
+    if (r->dev && lf_device_sync(r->dev, &lost) != LF_OK) LF_DEBUG_LOG("rank %d: %s", r->idx, lost.message);
+    (void)pthread_mutex_lock(&ranks->lock);
+    ranks->n_idle++;
+    (void)pthread_cond_broadcast(&ranks->changed);
+    while (ranks->n_idle < count_started(ranks)) (void)pthread_cond_wait(&ranks->changed, &ranks->lock);
     (void)pthread_mutex_unlock(&ranks->lock);
     lf_kv_cache_close(&r->kv);
     lf_model_close(r->model);

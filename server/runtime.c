@@ -683,9 +683,11 @@ void lf_runtime_keep_speed(struct lf_runtime *rt)
 
 void lf_runtime_close(struct lf_runtime *rt)
 {
+    struct lf_err err;
     lf_runtime_keep_speed(rt);
     lf_engine_destroy(rt->engine);
-    lf_ranks_stop(rt->ranks);
+    if (rt->ranks && rt->dev && lf_device_sync(rt->dev, &err) != LF_OK) LF_DEBUG_LOG("rank 0: %s", err.message);
+    lf_ranks_stop(rt->ranks); /* which free what this one's kernels wrote to */
     lf_disk_store_close(&rt->disk);
     lf_kv_cache_close(&rt->kv);
     lf_model_close(rt->model);

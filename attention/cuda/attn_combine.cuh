@@ -32,8 +32,6 @@ LF_GPU_FN float attn_combine_o(combine_factors j, float a_o, float b_o)
     return __fmaf_rn(b_o, j.scale_b, __fmul_rn(a_o, j.scale_a));
 }
 
-/* What a row's o is multiplied by in the end, and the natural logarithm of the denominator, to which `sink` adds
- * e^*sink. A row without keys has factor 0, and lse -inf or the sink. */
 /* Where a row of [n_tokens · n_heads] goes: in out and lse, or, where MAY_HAVE_OWNERS, in its owner's. */
 template <class T> struct row_place {
     T *out;
@@ -54,6 +52,8 @@ template <class T, bool MAY_HAVE_OWNERS> LF_GPU_FN row_place<T> place_of_row(con
     return {out + row * p.head_dim, lse ? lse + row : nullptr};
 }
 
+/* What a row's o is multiplied by in the end, and the natural logarithm of the denominator, to which `sink` adds
+ * e^*sink. A row without keys has factor 0, and lse -inf or the sink. */
 struct finish_factors {
     float factor, lse;
 };

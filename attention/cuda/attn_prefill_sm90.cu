@@ -270,9 +270,8 @@ template <class T, int D, offset_rule RULE, bool STRIPED> struct consumer {
         for (int h = 0; h < 2; h++) {
             float old = m[h], by = exponent_of(most[h]) + range::LEAD;
             if (most[h] > range::SUM) m[h] = old + by;
-            k[h] = most[h] > range::SUM ? (int)by : 0;
-            /* of offsets above 2^24 not all integers are floats */
-            if (RULE == RAISED_INTEGER && most[h] > range::SUM) k[h] = (int)(m[h] - old);
+            /* what it went down by: far from 0 not every sum is a float */
+            k[h] = most[h] > range::SUM ? __float2int_rn(m[h] - old) : 0;
             scale[h] = ex2_approx_ftz((float)-k[h]);
             l[h] *= scale[h];
             if (RULE == RAISED_INTEGER)
@@ -296,7 +295,8 @@ template <class T, int D, offset_rule RULE, bool STRIPED> struct consumer {
     {
         if constexpr (RULE != FOUND) {
             float most[2] = {quad_max(sum[0]), quad_max(sum[1])};
-            bool lost[2] = {!(most[0] <= range::LOST), !(most[1] <= range::LOST)};
+            /* a maximum has no NaN, each thread's own sum has */
+            bool lost[2] = {quad_any(!(sum[0] <= range::LOST)), quad_any(!(sum[1] <= range::LOST))};
             if (__any_sync(ALL_LANES, lost[0] || lost[1])) {
                 find_offsets(lost, sum);
                 most[0] = quad_max(sum[0]);

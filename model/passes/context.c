@@ -4,11 +4,12 @@
  *     own rows ──▶ norms, gemms, gates, experts ──▶ own rows            a token needs no other
  *     own rows ──▶ gather ──▶ rope_append ──▶ q of all                  each appends the keys of its stripe
  *              ──▶ attention over the stripe ──▶ out and lse of all ──▶ lse_combine ──▶ own rows
- *                  (where ranks reach each other's memory rope_append takes own rows, and writes q to all ranks and
- * keys to their stripe; attention writes rows to their owners: device/comm.h) own rows ──▶ gather ──▶ conv ──▶ delta
- * ──▶ slice ──▶ own rows     states go on on every rank, for all tokens own rows ──▶ gather ──▶ pick ──▶ picked rows
- * from there on all ranks have the same own rows ──▶ gather ──▶ the gemm of the logits                    where all
- * rows are wanted
+ *     own rows ──▶ gather ──▶ conv ──▶ delta ──▶ slice ──▶ own rows     states go on on every rank, for all tokens
+ *     own rows ──▶ gather ──▶ pick ──▶ picked rows                      from there on all ranks have the same
+ *     own rows ──▶ gather ──▶ the gemm of the logits                    where all rows are wanted
+ *
+ * Where ranks reach each other's memory (lf_comm_open) rope_append takes own rows, and writes q to all ranks and keys
+ * to their stripe; attention writes rows to their owners, and no message is left of the second and the third line.
  *
  * What tensor parallel has made of the program stays as it is: its sums are of rows, whoever's they are. A step of few
  * tokens has all of them as own rows on each rank (lf_split_divides), and runs the same program: a gather

@@ -72,7 +72,7 @@ static void the_fastest_that_fits_is_chosen_but_for_little(void **state)
     s.of[1].fits = false;
     expect_choice(&s, "tp=1: no other one fits");
     s.of[0].fits = false;
-    expect_choice(&s, "tp=4: none fits, and this one lacks least");
+    expect_choice(&s, "tp=4: none fits, and of those of the most devices this one lacks least");
 }
 
 static void the_longest_context_comes_before_time(void **state)
@@ -123,9 +123,9 @@ static void where_none_fits_the_one_that_lacks_least_is_told(void **state)
     add_split(&s, 2, 1, false, 8000, 5e-3, 6);
     add_split(&s, 1, 2, false, 8000, 5e-3, 6);
     s.of[0].needed_bytes = 1; /* of fewer devices */
-    expect_choice(&s, "tp=2: none fits, and this one lacks least");
+    expect_choice(&s, "tp=2: none fits, and of those of the most devices this one lacks least");
     s.of[2].needed_bytes--;
-    expect_choice(&s, "cp=2: none fits, and this one lacks least");
+    expect_choice(&s, "cp=2: none fits, and of those of the most devices this one lacks least");
 }
 
 static void an_axis_that_cannot_be_is_told_with_its_reason(void **state)
