@@ -13,7 +13,6 @@
 #include "core/check.h"
 #include "device/cuda/coded_order.h"
 #include "device/cuda/cuda_impl.h"
-#include "device/cuda/experts_fp8.h"
 #include "device/cuda/gemm_coded.h"
 #include "device/cuda/gemm_fp8_sm90.h"
 
@@ -86,9 +85,8 @@ bool lf_cuda_fp8_op_takes(const struct lf_device *dev, const struct lf_gemm_para
 /* Dense tensors of few tokens: shapes decide. */
 bool lf_cuda_fp8_op_quantizes_x(const struct lf_device *dev, const struct lf_weight *w, enum lf_fp8_scales *by)
 {
-    if (w->n_experts > 0) return w->n_in >= LF_FP8_BLOCK && lf_cuda_experts_fp8_takes(dev, w, by);
     struct lf_gemm_params p = {.w = w, .n_tokens = 1, .x_stride = w->n_in, .y_stride = w->n_out, .alpha = 1.0f};
-    return w->n_in >= LF_FP8_BLOCK && lf_cuda_fp8_op_takes(dev, &p) && lf_cuda_fp8_op_scales(w, by);
+    return lf_cuda_fp8_op_takes(dev, &p) && lf_cuda_fp8_op_scales(w, by);
 }
 
 static void multiply(struct lf_device *dev, const struct lf_gemm_params *p, const struct lf_x_codes *x)

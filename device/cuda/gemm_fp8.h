@@ -12,7 +12,7 @@ int lf_cuda_fp8_op_chunk(int n_in);
 uint64_t lf_cuda_fp8_op_scratch(int max_tokens, int max_n_in);
 /* Whether it multiplies p's matrix. p->n_tokens is not looked at: it is all numbers of tokens or none. */
 bool lf_cuda_fp8_op_takes(const struct lf_device *dev, const struct lf_gemm_params *p);
-/* As quantizes_x of ops.h. */
+/* As quantizes_x of ops.h, of a matrix. */
 bool lf_cuda_fp8_op_quantizes_x(const struct lf_device *dev, const struct lf_weight *w, enum lf_fp8_scales *by);
 /* It takes p, and p has no part of a fused RMSNorm. */
 void lf_cuda_fp8_op(struct lf_device *dev, const struct lf_gemm_params *p);

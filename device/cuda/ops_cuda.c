@@ -4,6 +4,7 @@
 #include "device/cuda/cuda_impl.h"
 #include "device/cuda/delta_cuda.h"
 #include "device/cuda/experts_cuda.h"
+#include "device/cuda/experts_fp8.h"
 #include "device/cuda/gemm_coded.h"
 #include "device/cuda/gemm_cublaslt.h"
 #include "device/cuda/gemm_fp8.h"
@@ -16,6 +17,12 @@ static uint64_t gemm_scratch_bytes(int max_tokens, int max_n_in)
 {
     /* cuBLASLt's workspace is the device's: context_bytes */
     return GEMM_SCRATCH_BYTES + lf_cuda_gemm_coded_scratch(max_tokens, max_n_in);
+}
+
+static bool quantizes_x(const struct lf_device *dev, const struct lf_weight *w, enum lf_fp8_scales *by)
+{
+    if (w->n_in < LF_FP8_BLOCK) return false;
+    return w->n_experts > 0 ? lf_cuda_experts_fp8_takes(dev, w, by) : lf_cuda_fp8_op_quantizes_x(dev, w, by);
 }
 
 /* ---- ops ---- */
@@ -167,7 +174,7 @@ void lf_ops_cuda_fill(struct lf_device *dev)
                                .gemm_scratch_bytes = gemm_scratch_bytes,
                                .gemm_prepare = gemm_prepare,
                                .fused_norm_tokens = fused_norm_tokens,
-                               .quantizes_x = lf_cuda_fp8_op_quantizes_x,
+                               .quantizes_x = quantizes_x,
                                .embed = embed,
                                .rmsnorm = rmsnorm,
                                .gemm = gemm,
