@@ -195,6 +195,10 @@ static enum lf_status start(struct forecast *f)
         return lf_fail(f->err, LF_INVALID,
                        "--forecast is of splits that it finds itself, in place of a plan: expected it without --ops, "
                        "--profile and --parallel");
+    if (c->memory || c->kv_tokens || c->chunk || c->max_seqs || c->concurrency)
+        return lf_fail(f->err, LF_INVALID,
+                       "--forecast is of one request in GPUs that have nothing else, in steps that it finds itself: "
+                       "expected it without --memory, --kv-tokens, --chunk, --max-seqs and --concurrency");
     if (c->ctx == LF_CTX_AUTO)
         return lf_fail(f->err, LF_INVALID, "--forecast is of a request of --ctx tokens: expected a number of them");
     f->info = lf_device_choice_info(lf_device_info(f->rt->dev), 1);

@@ -103,6 +103,13 @@ class Shape(harness.Case):
         text = self.command(*args).stdout
         self.assertIn("More than 8 GPUs do not run\ntogether: a forecast", text)
         self.assertIn("\n      1 does not fit\n      2 tp=2 ", text)
+        for more in (("--chunk", "512"), ("--memory", "20G"), ("--kv-tokens", "1K"), ("--max-seqs", "8"), ("--concurrency", "8")):
+            r = self.command(*args, *more)
+            self.assertEqual((r.returncode, r.stdout), (2, ""), more)
+            self.assertIn("expected it without --memory, --kv-tokens, --chunk", r.stderr)
+        r = self.command(*args[:-2], "--forecast", "2", "--ctx", "auto")
+        self.assertEqual(r.returncode, 2)
+        self.assertIn("expected a number of them", r.stderr)
 
     def test_a_gpu_that_is_not_here_is_planned_for(self):
         def plan(*args):
