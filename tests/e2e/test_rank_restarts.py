@@ -24,6 +24,7 @@ def split(parallel, n):
     return ("--device", "cpu", "--parallel", parallel, "--threads", str(n))
 
 
+LEAST = 1000 if harness.SLOW == 1 else 400  # tokens of a document that are found at least
 TP, CP, BOTH = split("tp=2", 2), split("cp=2", 2), split("tp=2,cp=2", 4)
 
 
@@ -121,7 +122,7 @@ class Parts(test_restarts.Restarts):
         self.assertEqual(len([d for d in os.listdir(self.dir) if len(d) == 64]), 5)
         for again in splits:
             n, said = self.n_found(*again)
-            self.assertGreaterEqual(n, 1000, again)
+            self.assertGreaterEqual(n, LEAST, again)
             self.assertEqual(said, [])
         ls = subprocess.run([harness.Program.program, "documents", "ls", "--cache-dir", self.dir, "--json"],
                             stdout=subprocess.PIPE, check=True, text=True).stdout
@@ -141,10 +142,10 @@ class Parts(test_restarts.Restarts):
             change_a_weight(changed, f"model.layers.0.self_attn.{tensor}.weight", -1, -1)
             n, said = self.n_found("--model", changed, *TP)
             self.assertEqual((n, len(said)), (0, 1), tensor)
-        self.assertGreaterEqual(self.n_found(*TP)[0], 1000)
+        self.assertGreaterEqual(self.n_found(*TP)[0], LEAST)
 
     def test_what_is_kept_moves_with_export_and_import(self):
-        for options, least in ((CP, 1000), (TP, 1000)):
+        for options in (CP, TP):
             self.n_found(*options)
             store, moved = self.dir, os.path.join(self.folder.name, "moved")
             os.mkdir(store + "2")
@@ -154,7 +155,7 @@ class Parts(test_restarts.Restarts):
                 self.assertEqual(r.returncode, 0, r.stdout)
             shutil.rmtree(store)
             os.rename(store + "2", store)
-            self.assertGreaterEqual(self.n_found(*options)[0], least)
+            self.assertGreaterEqual(self.n_found(*options)[0], LEAST)
             shutil.rmtree(store)
 
     def test_the_budget_is_that_of_all_ranks(self):
