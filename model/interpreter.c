@@ -40,6 +40,10 @@ static const float *residual(const struct lf_step *s, const struct lf_op *op)
 }
 
 /* Tokens that the op computes in this step. */
+/* Ranks that write into each other's memory are GPUs of one host. */
+_Static_assert((int)LF_GPU_RANKS_N == (int)LF_ROPE_PEERS_N && (int)LF_GPU_RANKS_N == (int)LF_ATTN_OWNERS_N,
+               "room for all of them");
+
 static int n_tokens(const struct lf_step *s, const struct lf_op *op)
 {
     enum lf_rows rows = s->program->values[op->out[LF_OP_Y]].rows;

@@ -74,6 +74,9 @@ enum lf_status lf_below_check_memory(const struct lf_runtime *rt, struct lf_err 
 void lf_below_say_not_used(const struct lf_runtime *rt)
 {
     char about[LF_DISK_ABOUT_BYTES];
+    struct lf_disk_table_stats s;
+    lf_disk_table_stats(rt->disk.tables[0], &s);
+    if (s.n_listed > 0 || !rt->disk.other[0]) return;
     lf_disk_about(about, rt->config->cache_dir, rt->disk.other);
     LF_INFO("--cache-dir %s has no blocks of this model, split, device and program yet; those of others are not used: "
             "%s",

@@ -15,7 +15,7 @@ uint64_t lf_below_tokens(const struct lf_runtime *rt, uint64_t n_blocks);
 /* LF_INVALID, LF_LIMIT. */
 LF_MUST_CHECK enum lf_status lf_below_check_disk(const struct lf_runtime *rt, struct lf_err *err);
 LF_MUST_CHECK enum lf_status lf_below_check_memory(const struct lf_runtime *rt, struct lf_err *err);
-/* In the log: the directory has blocks, but none of what is served. */
+/* In the log, where the directory has blocks, but none of what is served. */
 void lf_below_say_not_used(const struct lf_runtime *rt);
 
 #endif

@@ -396,10 +396,8 @@ static const struct lf_option rows[] = {
          "ranks. Answers are the same whatever else is served, as far as they are with one rank, and may differ in "
          "their last bits between one split and another. Which models can be divided is in docs/models.md; "
          "--cache-dir and --cache-memory go with ranks that are threads. auto takes, of those that fit, the longest "
-         "context, "
-         "and then what answers a request of that length soonest by what is known of the GPUs, its first token and 512 "
-         "behind it; on a CPU it "
-         "is one rank. `plan` says what each would give.",
+         "context, and then what answers a request of that length soonest by what is known of the GPUs, its first "
+         "token and 512 behind it; on a CPU it is one rank. `plan` says what each would give.",
      .commands = MODELS,
      .group = LF_GROUP_DEVICE},
     {.name = "isa",

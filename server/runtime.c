@@ -138,7 +138,7 @@ static enum lf_status open_disk(struct lf_runtime *rt, const char *program, cons
                                       .kinds = &kind,
                                       .n_kinds = 1};
     LF_TRY(lf_disk_store_open(&rt->disk, &opts, err));
-    if (rt->disk.is_new && rt->disk.other[0]) lf_below_say_not_used(rt);
+    lf_below_say_not_used(rt);
     return LF_OK;
 }
 

@@ -220,7 +220,7 @@ int lf_attn_combine_decode(const struct lf_attn_cuda_args *args, void *stream)
     if (args->max_combine == 0) return 0;
     int n_chunks = (args->head_dim + CHANNELS - 1) / CHANNELS;
     int most_groups = most_row_groups(args, n_chunks), n_row_groups = max(args->decode_rows, (int)ROW_GROUPS);
-    int64_t n_rows = min((int64_t)args->max_combine * min(n_row_groups, most_groups), (int64_t)args->combine_rows);
+    int64_t n_rows = min((int64_t)args->max_combine * min(n_row_groups, most_groups), (int64_t)args->all_combine_rows);
     int64_t n_ctas = max((int64_t)1, min(n_rows * n_chunks, (int64_t)CTAS_PER_SM * args->n_sms));
     return queue_kernel(args->fp16 ? attn_combine_decode<fp16> : attn_combine_decode<bf16>, {(unsigned)n_ctas, WARP},
                         launch_of(args, stream), *args, most_groups);

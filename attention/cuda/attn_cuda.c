@@ -321,7 +321,7 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int schedule_
         .max_combine =
             made->records > 0 ? LF_MIN(a->map.caps.n_combine, LF_MAX(1, a->n_sms / COMBINE_SHARE)) : n->n_combine,
         .decode_rows = a->decode_rows[schedule_idx],
-        .combine_rows = made->n_tokens * shape->n_heads,
+        .all_combine_rows = made->n_tokens * shape->n_heads,
         .n_sms = a->n_sms,
         .overlaps = lf_cuda_overlaps(a->base.dev),
         .combine_prefill = (const struct lf_attn_cuda_combine *)part(a, schedule_idx, l->combine) + n->n_combine,

@@ -127,7 +127,7 @@ struct lf_attn_cuda_args {
     float *partial_ml;                            /* [partial rows, 2]: m, l */
     float *scratch;                               /* as many bytes as the kernels' `_scratch_bytes` say */
     int32_t max_prefill, max_decode, max_combine; /* the counts, or guesses: for the size of the grid */
-    int32_t decode_rows, combine_rows; /* most of a decode task, and of all entries of combine: a matter of speed */
+    int32_t decode_rows, all_combine_rows; /* most of a decode task, and of all entries of combine: a matter of speed */
     int32_t n_sms;
     bool overlaps; /* lf_cuda_overlaps of device/cuda/cuda.h */
     /* Prefill tiles of several parts, like combine; the host knows how many. */

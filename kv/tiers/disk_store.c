@@ -57,13 +57,10 @@ static enum lf_status sync_dir(const char *path, struct lf_err *err)
     return status;
 }
 
-/* *is_new: it was not there; may be NULL. */
-static enum lf_status make_dir(const char *path, bool *is_new, struct lf_err *err)
+static enum lf_status make_dir(const char *path, struct lf_err *err)
 {
     struct stat st;
-    bool is_made = mkdir(path, 0700) == 0;
-    if (is_new) *is_new = is_made;
-    if (is_made) return LF_OK;
+    if (mkdir(path, 0700) == 0) return LF_OK;
     if (errno != EEXIST) return failed("make the directory", path, err);
     if (stat(path, &st) != 0) return failed("stat", path, err);
     return S_ISDIR(st.st_mode) ? LF_OK : lf_fail(err, LF_INVALID, "%s is not a directory", path);
@@ -182,10 +179,13 @@ static enum lf_status open_in(struct lf_disk_store *store, const struct lf_disk_
     snprintf(store->identity, sizeof store->identity, "%s", name);
     LF_TRY(taken_by_others(store, o->dir, &others, err));
     if (others >= o->budget_bytes)
-        return lf_fail(err, LF_LIMIT, "other models' blocks take %llu bytes of %s, and the budget is %llu",
-                       (unsigned long long)others, o->dir, (unsigned long long)o->budget_bytes);
+        return lf_fail(
+            err, LF_LIMIT,
+            "blocks of other models, splits or programs take %llu bytes of %s, and the budget is %llu: remove "
+            "them with `longflash documents rm`, or raise --cache-disk",
+            (unsigned long long)others, o->dir, (unsigned long long)o->budget_bytes);
     LF_TRY(join(dir, o->dir, name, err));
-    LF_TRY(make_dir(dir, &store->is_new, err));
+    LF_TRY(make_dir(dir, err));
     LF_TRY(write_about(dir, o->about, err));
     for (int i = 0; i < o->n_kinds; i++) LF_TRY(open_table(store, o, o->budget_bytes - others, dir, err));
     LF_TRY(sync_dir(dir, err));
@@ -195,7 +195,7 @@ static enum lf_status open_in(struct lf_disk_store *store, const struct lf_disk_
 enum lf_status lf_disk_store_lock(struct lf_disk_store *store, const char *dir, struct lf_err *err)
 {
     LF_ASSERT(store->lock_fd == 0);
-    LF_TRY(make_dir(dir, NULL, err));
+    LF_TRY(make_dir(dir, err));
     return lf_disk_lock(&store->lock_fd, dir, err);
 }
 
@@ -228,7 +228,7 @@ enum lf_status lf_disk_store_open_named(struct lf_disk_table **out, const struct
     LF_TRY(slots_there(&n_slots, dir, n->kind, err));
     if (n_slots > 0) return open_files(out, dir, n->kind, n_slots, n->block_bytes, err);
     if (!n->makes) return lf_fail(err, LF_NOT_FOUND, "%s has nothing of %s", n->dir, n->identity);
-    LF_TRY(make_dir(dir, NULL, err));
+    LF_TRY(make_dir(dir, err));
     LF_TRY(write_about(dir, n->about, err));
     LF_TRY(open_files(out, dir, n->kind, n->n_slots, n->block_bytes, err));
     enum lf_status status = sync_dir(dir, err);

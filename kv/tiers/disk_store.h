@@ -19,7 +19,6 @@ struct lf_disk_store {
     struct lf_disk_table *tables[LF_DISK_KINDS_N]; /* of kind i */
     uint64_t bytes;                                /* that the files can take, on disk */
     char identity[LF_DISK_IDENTITY_BYTES];         /* the name of the identity's directory */
-    bool is_new;                                   /* which was not there before open */
     char other[LF_DISK_IDENTITY_BYTES];            /* of the other ones there the one that takes most; "": none */
 };
 

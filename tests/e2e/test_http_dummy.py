@@ -69,6 +69,9 @@ class Shape(harness.Case):
         kept = plan("--gpu-memory", "80G", "--gpus", "2", "--parallel", "auto", "--cache-memory", "8G")[2]
         self.assertEqual([s["fits"] for s in kept["splits"]], [True, True, True])  # it is the host's memory, for all of them
         self.assertEqual(kept["cache_memory_bytes"], 8 << 30)
+        little = plan("--gpu-memory", "80G", "--gpus", "2", "--parallel", "auto", "--cache-memory", "10M")[2]
+        self.assertIn("hold no block of 16777216 bytes (128 tokens)", little["splits"][2]["why_not"])  # cp=2, and no other
+        self.assertEqual([s.get("fits") for s in little["splits"]], [True, True, None])
         longer = plan("--gpu-memory", "80G", "--gpus", "4", "--parallel", "auto", "--max-position", "1M", "--ctx", "1M")[2]
         self.assertEqual([s.get("fits") for s in longer["splits"]], [False, True, False, None, True, True, True, True])
         document = plan("--gpu-memory", "80G", "--gpus", "8", "--parallel", "auto", "--max-position", "1M", "--ctx", "1M")[2]

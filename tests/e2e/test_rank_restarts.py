@@ -113,6 +113,7 @@ class Parts(test_restarts.Restarts):
         n, said = self.n_found(*TP)
         self.assertEqual((n, said), (0, []))
         for other in splits[1:]:
+            self.assertEqual(self.serve(*other).stop(), 0)  # that it has been here changes nothing
             n, said = self.n_found(*other)
             self.assertEqual(n, 0, other)
             self.assertEqual(len(said), 1, said)

@@ -243,7 +243,7 @@ class Step:
             max_decode=len(lists.decode) + more, max_combine=n_combine + more,
             combine_prefill=self.combine.data_ptr() + n_combine * ct.sizeof(S["attn_cuda_combine"]),
             n_combine_prefill=lists.n_combine_prefill, n_sms=n_sms, overlaps=overlaps,
-            decode_rows=max((t.n_rows for t in lists.decode), default=0), combine_rows=self.n_rows * store.h)
+            decode_rows=max((t.n_rows for t in lists.decode), default=0), all_combine_rows=self.n_rows * store.h)
         self.args = S["attn_cuda_args"](**{k: x.data_ptr() if torch.is_tensor(x) else x for k, x in values.items()})
 
     def poison(self):

@@ -80,39 +80,44 @@ static void round_to_codes(float *out, const float *x, int n_rows, int dim, enum
     free(room);
 }
 
+/* What x's codes stand for: those that are given, or x's own; NULL where w takes none. The caller frees it. */
+static float *values_of(struct lf_device *dev, const struct lf_weight *w, const struct lf_x_codes *given,
+                        const float *x, int n_rows)
+{
+    enum lf_fp8_scales by;
+    if (!quantizes_x(dev, w, &by) || n_rows == 0) {
+        LF_ASSERT(!given->codes);
+        return NULL;
+    }
+    float *values = floats(n_rows, w->n_in);
+    if (given->codes)
+        expand(values, given, n_rows, w->n_in);
+    else
+        round_to_codes(values, x, n_rows, w->n_in, by);
+    counts.n_given += given->codes != NULL;
+    counts.n_own += !given->codes;
+    return values;
+}
+
 static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     struct lf_gemm_params q = *p;
-    enum lf_fp8_scales by;
-    bool takes = quantizes_x(dev, p->w, &by) && p->n_tokens > 0;
-    LF_ASSERT(p->x_stride == p->w->n_in && (takes || !p->x_codes.codes));
-    float *x = floats(p->n_tokens, p->w->n_in);
-    if (p->x_codes.codes) expand(x, &p->x_codes, p->n_tokens, p->w->n_in);
-    if (takes && !p->x_codes.codes) round_to_codes(x, p->x, p->n_tokens, p->w->n_in, by);
-    if (takes) q.x = x;
+    LF_ASSERT(p->x_stride == p->w->n_in);
+    float *x = values_of(dev, p->w, &p->x_codes, p->x, p->n_tokens);
+    if (x) q.x = x;
     q.x_codes.codes = NULL;
     plain.gemm(dev, &q);
     free(x);
-    counts.n_given += p->x_codes.codes != NULL;
-    counts.n_own += takes && !p->x_codes.codes;
 }
 
 static void expert_gemm(struct lf_device *dev, const struct lf_expert_gemm_params *p)
 {
     struct lf_expert_gemm_params q = *p;
-    enum lf_fp8_scales by;
-    int n_rows = p->x_by_token ? p->n_tokens : p->n_tokens * p->k;
-    bool takes = quantizes_x(dev, p->w, &by) && n_rows > 0;
-    LF_ASSERT(takes || !p->x_codes.codes);
-    float *x = floats(n_rows, p->w->n_in);
-    if (p->x_codes.codes) expand(x, &p->x_codes, n_rows, p->w->n_in);
-    if (takes && !p->x_codes.codes) round_to_codes(x, p->x, n_rows, p->w->n_in, by);
-    if (takes) q.x = x;
+    float *x = values_of(dev, p->w, &p->x_codes, p->x, p->x_by_token ? p->n_tokens : p->n_tokens * p->k);
+    if (x) q.x = x;
     q.x_codes.codes = NULL;
     plain.expert_gemm(dev, &q);
     free(x);
-    counts.n_given += p->x_codes.codes != NULL;
-    counts.n_own += takes && !p->x_codes.codes;
     counts.n_experts += p->x_codes.codes != NULL;
 }
 

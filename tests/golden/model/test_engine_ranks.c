@@ -52,6 +52,24 @@ static void write_model_with_states(const struct temp_dir *dir)
     config_write(&c, dir);
 }
 
+static struct model_rig_opts rig_of(const struct temp_dir *dir, struct lf_split split)
+{
+    return (struct model_rig_opts){.dir = dir->path,
+                                   .load = LF_LOAD_DUMMY,
+                                   .seed = 3,
+                                   .max_isa = -1,
+                                   .n_threads = 1,
+                                   .ctx = CTX,
+                                   .chunk = 130,
+                                   .max_seqs = 8,
+                                   .max_out = 8,
+                                   .kv_tokens = 4 * CTX,
+                                   .kv_dtype = LF_F32,
+                                   .prefix_cache = true,
+                                   .cache_groups = true,
+                                   .split = split};
+}
+
 struct setup {
     int chunk, least_cached;
     bool is_first; /* its answers are what others are compared with */
@@ -87,20 +105,10 @@ static void check_split(const struct temp_dir *dir, struct lf_split split, enum 
         s.chunk = chunks[i];
         s.is_first = i == 0;
         s.least_cached = least_cached;
-        struct model_rig_opts opts = {.dir = dir->path,
-                                      .load = LF_LOAD_DUMMY,
-                                      .seed = 3,
-                                      .max_isa = -1,
-                                      .n_threads = 1 + (int)i % 2,
-                                      .ctx = CTX,
-                                      .chunk = s.chunk,
-                                      .max_seqs = 8,
-                                      .max_out = 8,
-                                      .kv_tokens = 4 * CTX,
-                                      .kv_dtype = kv_dtype,
-                                      .prefix_cache = true,
-                                      .cache_groups = true,
-                                      .split = split};
+        struct model_rig_opts opts = rig_of(dir, split);
+        opts.n_threads = 1 + (int)i % 2;
+        opts.chunk = s.chunk;
+        opts.kv_dtype = kv_dtype;
         rank_rigs_lead(&opts, split.n_ranks, ask_all, &s);
     }
 }
@@ -176,20 +184,7 @@ static void greedy_answers_are_those_of_one_rank(void **state)
         struct temp_dir dir = temp_dir_make();
         has_states ? write_model_with_states(&dir) : write_model(&dir);
         for (size_t i = 0; i < LF_N_ELEMS(splits); i++) {
-            struct model_rig_opts opts = {.dir = dir.path,
-                                          .load = LF_LOAD_DUMMY,
-                                          .seed = 3,
-                                          .max_isa = -1,
-                                          .n_threads = 1,
-                                          .ctx = CTX,
-                                          .chunk = 130,
-                                          .max_seqs = 8,
-                                          .max_out = 8,
-                                          .kv_tokens = 4 * CTX,
-                                          .kv_dtype = LF_F32,
-                                          .prefix_cache = true,
-                                          .cache_groups = true,
-                                          .split = splits[i]};
+            struct model_rig_opts opts = rig_of(&dir, splits[i]);
             if (has_states && splits[i].n_ranks > 2) continue; /* of two KV heads of states */
             rank_rigs_lead(&opts, splits[i].n_ranks, ask_once, i == 0 ? one : got);
             if (i > 0) expect_near(one, got, splits[i]);
@@ -249,21 +244,10 @@ static void a_step_that_rank_0_has_read_has_ended_everywhere(void **state)
     struct temp_dir dir = temp_dir_make();
     write_model(&dir);
     for (int n_cp = 1; n_cp <= 2; n_cp++) {
-        struct model_rig_opts opts = {.dir = dir.path,
-                                      .load = LF_LOAD_DUMMY,
-                                      .seed = 3,
-                                      .max_isa = -1,
-                                      .n_threads = 1,
-                                      .ctx = CTX,
-                                      .chunk = 64,
-                                      .max_seqs = 1,
-                                      .max_out = 1,
-                                      .kv_tokens = 4 * CTX,
-                                      .kv_dtype = LF_BF16,
-                                      .cache_groups = true,
-                                      .ends_together = true,
-                                      .adapt = slow_down,
-                                      .split = {.n_cp = n_cp}};
+        struct model_rig_opts opts = rig_of(&dir, (struct lf_split){.n_cp = n_cp});
+        opts.chunk = 64;
+        opts.ends_together = true;
+        opts.adapt = slow_down;
         rank_rigs_lead(&opts, 3 - n_cp, launch_chunks, NULL);
     }
     temp_dir_remove(&dir);
